@@ -1,0 +1,98 @@
+// Registers the boxed kernel for every lowered op and its forms.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <map>
+
+#include "aten/op_kernel.h"
+
+namespace neuron::aten {
+namespace {
+
+struct Registered {
+  OpKernel* kernel;
+  c10::RegistrationHandleRAII handle;
+};
+
+std::map<std::string, Registered>& Kernels() {
+  static auto* const kernels = new std::map<std::string, Registered>();  // never destroyed: torch may call at exit
+  return *kernels;
+}
+
+c10::OperatorName ParseName(const std::string& name) {
+  const bool qualified = name.find("::") != std::string::npos;
+  const std::string full = qualified ? name : "aten::" + name;
+  const size_t dot = full.find('.');
+  if (dot == std::string::npos) return {full, ""};
+  return {full.substr(0, dot), full.substr(dot + 1)};
+}
+
+// Same arguments as the functional form, plus out= ones.
+bool IsOutFormOf(const c10::FunctionSchema& out, const c10::FunctionSchema& base) {
+  std::vector<const c10::Argument*> rest;
+  for (const c10::Argument& arg : out.arguments()) {
+    if (arg.alias_info() == nullptr || !arg.alias_info()->isWrite()) rest.push_back(&arg);
+  }
+  if (rest.size() == out.arguments().size()) return false;
+  std::vector<const c10::Argument*> wanted;
+  for (const c10::Argument& arg : base.arguments()) {
+    // Factories lose the options in their out= form.
+    const bool option = arg.kwarg_only() && (arg.name() == "dtype" || arg.name() == "layout" || arg.name() == "device" ||
+                                             arg.name() == "pin_memory");
+    if (!option || out.argumentIndexWithName(arg.name()).has_value()) wanted.push_back(&arg);
+  }
+  if (rest.size() != wanted.size()) return false;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    if (*rest[i]->type() != *wanted[i]->type() || rest[i]->name() != wanted[i]->name()) return false;
+  }
+  return true;
+}
+
+void Register(const c10::OperatorHandle& op, const lowering::Entry& entry) {
+  const c10::OperatorName& name = op.operator_name();
+  const std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
+  if (Kernels().contains(full)) return;
+  auto kernel = std::make_unique<OpKernel>(op, entry);
+  OpKernel* raw = kernel.get();
+  Kernels().emplace(full, Registered{raw, c10::Dispatcher::singleton().registerImpl(
+                                              name, c10::DispatchKey::PrivateUse1,
+                                              c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+                                              std::nullopt, nullptr, "torch_neuronx")});
+}
+
+void RegisterForms(const lowering::Entry& entry) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const c10::OperatorName base = ParseName(entry.name);
+  const auto op = dispatcher.findSchema(base);
+  NEURON_CHECK(op.has_value(), "PyTorch has no operator ", entry.name);
+  Register(*op, entry);
+  for (const std::string& alias : entry.aliases) {
+    const auto form = dispatcher.findSchema(ParseName(alias));
+    NEURON_CHECK(form.has_value(), "PyTorch has no operator ", alias);
+    Register(*form, entry);
+  }
+  if (base.name.back() == '_' || base.name.starts_with("neuron::")) return;
+  if (const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name})) Register(*in_place, entry);
+  std::vector<std::string> overloads{"out"};
+  if (!base.overload_name.empty()) overloads.insert(overloads.begin(), base.overload_name + "_out");
+  for (const std::string& overload : overloads) {
+    const auto out = dispatcher.findSchema({base.name, overload});
+    if (!out || !IsOutFormOf(out->schema(), op->schema())) continue;
+    Register(*out, entry);
+    break;
+  }
+}
+
+}  // namespace
+
+OpKernel& GetOpKernel(const std::string& name) {
+  const auto it = Kernels().find(name);
+  NEURON_CHECK(it != Kernels().end(), "no kernel is registered for ", name);
+  return *it->second.kernel;
+}
+
+void RegisterOps() {
+  for (const auto& [name, entry] : lowering::Table::Get().entries()) RegisterForms(entry);
+}
+
+}  // namespace neuron::aten

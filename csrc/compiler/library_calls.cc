@@ -1,0 +1,138 @@
+#include "compiler/library_calls.h"
+
+#include "platform/host/library.h"
+#include "support/error.h"
+
+namespace neuron::compiler {
+
+using host::LibraryStep;
+using host::TensorDesc;
+using ir::Dims;
+using ir::Op;
+using ir::OpCode;
+
+namespace {
+
+TensorDesc Describe(const Place& place) { return {place.dtype, place.dims, place.strides}; }
+
+// [batch, rows, columns] of a matrix operand whose single dimension per role is given (-1: absent, size 1).
+TensorDesc Matrix(const Place& place, int64_t batch, int64_t rows, int64_t columns) {
+  TensorDesc out{place.dtype, {}, {}};
+  for (int64_t d : {batch, rows, columns}) {
+    out.dims.push_back(d < 0 ? 1 : place.dims[d]);
+    out.strides.push_back(d < 0 ? 0 : place.strides[d]);
+  }
+  return out;
+}
+
+int64_t Single(const Dims& dims, const char* role) {
+  if (dims.size() > 1) {
+    NEURON_THROW(kUnsupported, "dot_general with ", dims.size(), " ", role, " dimensions: reshape to one first");
+  }
+  return dims.empty() ? -1 : dims[0];
+}
+
+// The dimension that is neither batch nor contracted.
+int64_t Free(int rank, int64_t batch, int64_t contract) {
+  int64_t free = -1;
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d == batch || d == contract) continue;
+    if (free >= 0) NEURON_THROW(kUnsupported, "dot_general with several free dimensions: reshape to one first");
+    free = d;
+  }
+  return free;
+}
+
+void DescribeDot(const Op& op, const std::vector<Place>& places, LibraryStep& step) {
+  const int64_t lhs_batch = Single(op.Ints("lhs_batch"), "batch");
+  const int64_t rhs_batch = Single(op.Ints("rhs_batch"), "batch");
+  const int64_t lhs_contract = Single(op.Ints("lhs_contract"), "contracted");
+  const int64_t rhs_contract = Single(op.Ints("rhs_contract"), "contracted");
+  const int64_t m = Free(op.operands[0]->type.rank(), lhs_batch, lhs_contract);
+  const int64_t n = Free(op.operands[1]->type.rank(), rhs_batch, rhs_contract);
+  step.name = "gemm";
+  step.tensors.push_back(Matrix(places[0], lhs_batch, m, lhs_contract));
+  step.tensors.push_back(Matrix(places[1], rhs_batch, rhs_contract, n));
+  int64_t next = 0;
+  const int64_t batch = lhs_batch < 0 ? -1 : next++;
+  const int64_t row = m < 0 ? -1 : next++;
+  const int64_t column = n < 0 ? -1 : next++;
+  for (size_t i = 2; i < places.size(); ++i) step.tensors.push_back(Matrix(places[i], batch, row, column));
+  step.attributes.doubles = {op.Has("alpha") ? op.Double("alpha") : 1.0, op.Has("beta") ? op.Double("beta") : 1.0};
+}
+
+void DescribeConvolution(const Op& op, const std::vector<Place>& places, LibraryStep& step) {
+  step.name = "convolution";
+  for (const Place& place : places) step.tensors.push_back(Describe(place));
+  auto& ints = step.attributes.ints;
+  ints = {op.Int("transposed"), op.Int("groups"), static_cast<int64_t>(op.Ints("stride").size())};
+  for (const char* name : {"stride", "padding", "dilation", "output_padding"}) {
+    ints.insert(ints.end(), op.Ints(name).begin(), op.Ints(name).end());
+  }
+}
+
+}  // namespace
+
+bool IsLibraryOp(OpCode code) {
+  switch (code) {
+    case OpCode::kDotGeneral:
+    case OpCode::kConvolution:
+    case OpCode::kAttention:
+    case OpCode::kAttentionLse:
+    case OpCode::kSort:
+    case OpCode::kArgSort:
+    case OpCode::kCumSum:
+      return true;
+    default:
+      return false;
+  }
+}
+
+LibraryStep MakeLibraryStep(const Op& op, const std::vector<Place>& places) {
+  LibraryStep step;
+  for (const Place& place : places) step.operands.push_back({place.operand, place.byte_offset});
+  switch (op.code) {
+    case OpCode::kDotGeneral:
+      DescribeDot(op, places, step);
+      break;
+    case OpCode::kConvolution:
+      DescribeConvolution(op, places, step);
+      break;
+    case OpCode::kAttention:
+    case OpCode::kAttentionLse:
+      step.name = op.code == OpCode::kAttention ? "attention" : "attention_lse";
+      for (const Place& place : places) step.tensors.push_back(Describe(place));
+      step.attributes.ints = {op.Int("is_causal")};
+      step.attributes.doubles = {op.Double("scale")};
+      break;
+    case OpCode::kSort:
+    case OpCode::kArgSort:
+      step.name = op.code == OpCode::kSort ? "sort" : "argsort";
+      for (const Place& place : places) step.tensors.push_back(Describe(place));
+      step.attributes.ints = {op.Int("dim"), op.Int("descending")};
+      break;
+    default:
+      step.name = std::string(ir::Info(op.code).name) + "_" + op.String("kind");
+      for (const Place& place : places) step.tensors.push_back(Describe(place));
+      step.attributes.ints = {op.Int("dim")};
+  }
+  step.fn = host::FindLibraryFunction(step.name);
+  return step;
+}
+
+int64_t EstimateLibraryNanoseconds(const Op& op) {
+  const int64_t out = op.type.NumElements();
+  int64_t per_element = 20;
+  if (op.code == OpCode::kDotGeneral) {
+    const int64_t k = op.Ints("lhs_contract").empty() ? 1 : op.operands[0]->type.dims[op.Ints("lhs_contract")[0]];
+    per_element = 1 + k / 32;
+  } else if (op.code == OpCode::kConvolution) {
+    const auto& weight = op.operands[1]->type.dims;
+    per_element = 1 + op.operands[1]->type.NumElements() / std::max<int64_t>(1, weight.empty() ? 1 : weight[0]) / 16;
+  } else if (op.code == OpCode::kAttention || op.code == OpCode::kAttentionLse) {
+    per_element = 1 + op.operands[1]->type.dims[2] / 16;
+  }
+  return 500 + out * per_element;
+}
+
+}  // namespace neuron::compiler

@@ -1,0 +1,386 @@
+#include "compiler/planner.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler/kernel_builder.h"
+#include "compiler/kernel_library.h"
+#include "compiler/library_calls.h"
+#include "compiler/place.h"
+
+namespace neuron::compiler {
+
+using host::KernelStep;
+using host::LibraryStep;
+using host::Step;
+using ir::Op;
+using ir::OpCode;
+
+namespace {
+
+constexpr int64_t kScratchAlignment = 64;
+
+class Planner {
+ public:
+  // Outputs in `detached` are computed in scratch and copied at the end.
+  Planner(const ir::Graph& graph, std::set<int> detached) : graph_(graph), detached_(std::move(detached)) {
+    scratch_operand_ = static_cast<int>(graph.parameters().size() + graph.outputs().size());
+    executable_ = std::make_shared<host::HostExecutable>();
+    for (size_t i = 0; i < graph.parameters().size(); ++i) {
+      const Op* op = graph.parameters()[i];
+      places_[op] = {static_cast<int>(i), 0, op->type.dtype, op->type.dims, op->Ints("strides")};
+    }
+  }
+
+  std::shared_ptr<host::HostExecutable> Run() {
+    const auto& outputs = graph_.outputs();
+    std::vector<std::pair<Place, Place>> copies;
+    for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
+      if (done_.contains(i) || outputs[i].value->type.NumElements() == 0) continue;
+      const Place destination = OutputPlace(i);
+      if (detached_.contains(i)) {
+        Materialize(outputs[i].value);
+        copies.emplace_back(*Find(outputs[i].value), destination);
+      } else {
+        ComputeInto(outputs[i].value, destination, i);
+      }
+    }
+    for (const auto& [from, to] : copies) Copy(from, to);
+    executable_->operands = scratch_operand_;
+    executable_->scalars = graph_.num_scalars();
+    executable_->scratch = scratch_;
+    return executable_;
+  }
+
+  // Outputs that share memory with a parameter that some step would read in the wrong order.
+  std::set<int> UnsafeAliases() const {
+    std::set<int> unsafe;
+    for (int i = 0; i < static_cast<int>(graph_.outputs().size()); ++i) {
+      const int parameter = graph_.outputs()[i].aliases_parameter;
+      if (parameter < 0 || detached_.contains(i)) continue;
+      const int operand = OutputOperand(i);
+      int first_write = -1;
+      for (int s = 0; s < static_cast<int>(accesses_.size()) && first_write < 0; ++s) {
+        if (accesses_[s].writes.contains(operand)) first_write = s;
+      }
+      for (int s = std::max(first_write, 0); s < static_cast<int>(accesses_.size()); ++s) {
+        const auto& a = accesses_[s];
+        const bool reads = a.reads.contains(parameter);
+        const bool same_place = a.writes.contains(operand) && a.elementwise.contains(parameter);
+        if (reads && !same_place) unsafe.insert(i);
+      }
+    }
+    return unsafe;
+  }
+
+ private:
+  struct Access {
+    std::set<int> reads, writes;
+    std::set<int> elementwise;  // operands read only where the same item writes them
+  };
+
+  int OutputOperand(int i) const { return static_cast<int>(graph_.parameters().size()) + i; }
+
+  Place OutputPlace(int i) const {
+    const ir::Output& output = graph_.outputs()[i];
+    return {OutputOperand(i), 0, output.value->type.dtype, output.value->type.dims, output.strides};
+  }
+
+  // The memory of a value: its own, or a view of its operand's.
+  std::optional<Place> Find(const Op* op) const {
+    const auto it = places_.find(op);
+    if (it != places_.end()) return it->second;
+    if (op->operands.empty()) return std::nullopt;
+    switch (op->code) {
+      case OpCode::kTranspose:
+      case OpCode::kBroadcastInDim:
+      case OpCode::kSlice:
+      case OpCode::kReshape:
+        if (const auto inner = Find(op->operands[0])) return ApplyView(*op, *inner);
+        return std::nullopt;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  void Materialize(const Op* op) {
+    if (Find(op)) return;
+    Place place{scratch_operand_, scratch_, op->type.dtype, op->type.dims, ir::ContiguousStrides(op->type.dims)};
+    const int64_t bytes = op->type.NumElements() * ByteSize(op->type.dtype);
+    scratch_ += (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    ComputeInto(op, place, -1);
+    places_[op] = place;
+  }
+
+  void ComputeInto(const Op* op, const Place& destination, int output) {
+    switch (op->code) {
+      case OpCode::kConcatenate:
+        ComputeConcatenate(op, destination);
+        break;
+      case OpCode::kPad:
+        ComputePad(op, destination);
+        break;
+      case OpCode::kScatter:
+      case OpCode::kScatterNd:
+        ComputeScatter(op, destination, output);
+        break;
+      default:
+        if (IsLibraryOp(op->code)) {
+          ComputeLibrary(op, destination);
+        } else {
+          ComputeKernel(op, destination, output);
+        }
+    }
+    // Later readers find it there (not through an output with repeated elements).
+    if (!places_.contains(op)) places_[op] = destination;
+  }
+
+  void ComputeKernel(const Op* op, const Place& destination, int output) {
+    for (;;) {
+      KernelBuilder builder([this](const Op* value) { return Find(value); }, KernelName());
+      if (!builder.AddRoot(op, destination)) {
+        const Op* needed = builder.needed();
+        NEURON_CHECK(needed != nullptr && needed != op, "no kernel for ", ir::Info(op->code).name);
+        Materialize(needed);
+        continue;
+      }
+      if (output >= 0) {
+        // Further outputs that fit the same loops share the reading of their inputs.
+        for (int i = output + 1; i < static_cast<int>(graph_.outputs().size()); ++i) {
+          const Op* other = graph_.outputs()[i].value;
+          if (done_.contains(i) || detached_.contains(i) || Find(other)) continue;
+          if (!builder.AddRoot(other, OutputPlace(i))) continue;
+          done_.insert(i);
+          places_[other] = OutputPlace(i);
+        }
+      }
+      Append(builder.Finish());
+      return;
+    }
+  }
+
+  void Copy(const Place& from, const Place& to) {
+    ir::Graph copy("copy");
+    Op* value = copy.AddParameter({from.dtype, from.dims}, from.strides);
+    KernelBuilder builder([&](const Op* op) { return op == value ? std::optional(from) : std::nullopt; }, "copy");
+    NEURON_CHECK(builder.AddRoot(value, to), "copy");
+    Append(builder.Finish());
+  }
+
+  static Place Subview(const Place& place, size_t dim, int64_t start, int64_t size, int64_t step = 1) {
+    Place out = place;
+    out.byte_offset += start * place.strides[dim] * ByteSize(place.dtype);
+    out.dims[dim] = size;
+    out.strides[dim] *= step;
+    return out;
+  }
+
+  void ComputeConcatenate(const Op* op, const Place& destination) {
+    const auto dim = static_cast<size_t>(op->Int("dim"));
+    int64_t at = 0;
+    for (const Op* operand : op->operands) {
+      const int64_t size = operand->type.dims[dim];
+      if (operand->type.NumElements() > 0) {
+        const Place part = Subview(destination, dim, at, size);
+        if (const auto place = Find(operand)) {
+          Copy(*place, part);
+        } else {
+          ComputeInto(operand, part, -1);
+        }
+      }
+      at += size;
+    }
+  }
+
+  void ComputePad(const Op* op, const Place& destination) {
+    const Op* inner = op->operands[0];
+    // The padding value everywhere first, then the operand over its place.
+    Op broadcast;
+    broadcast.code = OpCode::kBroadcastInDim;
+    broadcast.type = op->type;
+    broadcast.operands = {op->operands[1]};
+    broadcast.attributes.emplace("dims", ir::Dims{});
+    ComputeKernel(&broadcast, destination, -1);
+    Place part = destination;
+    ir::Dims start(op->type.dims.size()), limit(op->type.dims.size());
+    bool cropped = false;
+    for (size_t d = 0; d < op->type.dims.size(); ++d) {
+      const int64_t low = op->Ints("low")[d];
+      const int64_t step = op->Ints("interior")[d] + 1;
+      const int64_t size = inner->type.dims[d];
+      // Operand index i lands at low + i * step; keep those inside [0, result size).
+      start[d] = low >= 0 ? 0 : std::min(size, (-low + step - 1) / step);
+      const int64_t room = op->type.dims[d] - low;
+      limit[d] = std::max(start[d], std::min(size, room <= 0 ? 0 : (room + step - 1) / step));
+      cropped |= start[d] != 0 || limit[d] != size;
+      part = Subview(part, d, low + start[d] * step, limit[d] - start[d], step);
+      if (limit[d] == start[d]) return;
+    }
+    if (!cropped) {
+      if (const auto place = Find(inner)) {
+        Copy(*place, part);
+      } else {
+        ComputeInto(inner, part, -1);
+      }
+      return;
+    }
+    Materialize(inner);
+    Place source = *Find(inner);
+    for (size_t d = 0; d < start.size(); ++d) source = Subview(source, d, start[d], limit[d] - start[d]);
+    Copy(source, part);
+  }
+
+  void ComputeScatter(const Op* op, const Place& destination, int output) {
+    const Op* base = op->operands[0];
+    const bool in_place = output >= 0 && graph_.outputs()[output].aliases_parameter >= 0 &&
+                          base == graph_.parameters()[graph_.outputs()[output].aliases_parameter];
+    if (!in_place) {
+      if (const auto place = Find(base)) {
+        Copy(*place, destination);
+      } else {
+        ComputeInto(base, destination, -1);
+        places_.erase(base);  // its memory is about to change
+      }
+    }
+    if (op->operands.back()->type.NumElements() == 0) return;
+    for (;;) {
+      KernelBuilder builder([this](const Op* value) { return Find(value); }, KernelName());
+      if (builder.AddScatter(op, destination)) {
+        Append(builder.Finish());
+        return;
+      }
+      NEURON_CHECK(builder.needed() != nullptr, "scatter");
+      Materialize(builder.needed());
+    }
+  }
+
+  void ComputeLibrary(const Op* op, const Place& destination) {
+    std::vector<Place> places;
+    for (const Op* operand : op->operands) {
+      if (operand->code == OpCode::kScalar) continue;
+      Materialize(operand);
+      places.push_back(*Find(operand));
+    }
+    Access access;
+    for (const Place& place : places) access.reads.insert(place.operand);
+    access.writes.insert(destination.operand);
+    if (op->code == OpCode::kAttention) {
+      if (const auto lse = PlaceLogSumExp(op)) {
+        places.push_back(*lse);
+        access.writes.insert(lse->operand);
+      }
+    }
+    places.push_back(destination);
+    Step step{};
+    step.kind = Step::kLibrary;
+    step.library = MakeLibraryStep(*op, places);
+    accesses_.push_back(std::move(access));
+    executable_->estimated_ns += EstimateLibraryNanoseconds(*op);
+    executable_->steps.push_back(std::move(step));
+  }
+
+  // The output that wants the log-sum-exp of the rows of this attention: one call gives both.
+  std::optional<Place> PlaceLogSumExp(const Op* attention) {
+    for (int i = 0; i < static_cast<int>(graph_.outputs().size()); ++i) {
+      const Op* value = graph_.outputs()[i].value;
+      if (value->code != OpCode::kAttentionLse || done_.contains(i)) continue;
+      if (value->operands[0] != attention->operands[0] || value->operands[1] != attention->operands[1]) continue;
+      done_.insert(i);
+      places_[value] = OutputPlace(i);
+      return OutputPlace(i);
+    }
+    return std::nullopt;
+  }
+
+  std::string KernelName() const {
+    std::string name = graph_.name();
+    for (char& c : name) {
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    }
+    return name.empty() ? "kernel" : name;
+  }
+
+  void Append(BuiltKernel built) {
+    executable_->estimated_ns += built.estimated_ns;
+    if (built.items == 0) return;
+    NEURON_CHECK(built.operands.size() <= host::kMaxOperands, "kernel with ", built.operands.size(), " operands");
+    RecordAccess(built);
+    loop::Verify(built.kernel);
+    Step step{};
+    step.kind = Step::kKernel;
+    KernelStep& kernel = step.kernel;
+    kernel.name = built.kernel.name;
+    kernel.code = KernelLibrary::Get().Find(loop::Print(built.kernel), built.kernel.name);
+    for (size_t k = 0; k < built.operands.size(); ++k) {
+      kernel.operands.push_back({built.operands[k], built.byte_offsets[k]});
+    }
+    kernel.params = std::move(built.params);
+    kernel.scalars = std::move(built.scalars);
+    kernel.items = built.items;
+    kernel.grain = built.grain;
+    kernel.can_fail = built.can_fail;
+    executable_->steps.push_back(std::move(step));
+  }
+
+  // Which operands the kernel reads and writes, and whether each is read only where it is written.
+  void RecordAccess(const BuiltKernel& built) {
+    Access access;
+    std::map<int, std::set<std::vector<int64_t>>> loads, stores;
+    size_t next = built.kernel.reduced.size() + 2;
+    for (const loop::Inst& inst : built.kernel.insts) {
+      const int n = loop::NumParams(inst);
+      if (inst.kind == loop::Kind::kLoad || inst.kind == loop::Kind::kStore) {
+        const int operand = built.operands[inst.slot];
+        std::vector<int64_t> shape{built.byte_offsets[inst.slot], static_cast<int64_t>(inst.indirect.size())};
+        for (loop::Stride s : inst.strides) shape.push_back(static_cast<int64_t>(s));
+        shape.insert(shape.end(), built.params.begin() + next, built.params.begin() + next + n);
+        (inst.kind == loop::Kind::kLoad ? loads : stores)[operand].insert(shape);
+        (inst.kind == loop::Kind::kLoad ? access.reads : access.writes).insert(operand);
+      }
+      next += n;
+    }
+    // Elementwise with respect to an aliasing output: one way of reading, equal to the way of writing, and
+    // no later pass that would read what an earlier one wrote.
+    bool reduces = false;
+    size_t num_stores = 0;
+    for (const loop::Inst& inst : built.kernel.insts) {
+      reduces |= inst.kind == loop::Kind::kReduce;
+      num_stores += inst.kind == loop::Kind::kStore;
+    }
+    if (reduces && num_stores > 1) loads.clear();
+    for (const auto& [operand, ways] : loads) {
+      for (const auto& [written, write_ways] : stores) {
+        if (ways.size() == 1 && write_ways.size() == 1 && *ways.begin() == *write_ways.begin() &&
+            (*ways.begin())[1] == 0) {
+          access.elementwise.insert(operand);
+        }
+      }
+    }
+    accesses_.push_back(std::move(access));
+  }
+
+  const ir::Graph& graph_;
+  const std::set<int> detached_;
+  int scratch_operand_ = 0;
+  int64_t scratch_ = 0;
+  std::shared_ptr<host::HostExecutable> executable_;
+  std::map<const Op*, Place> places_;
+  std::set<int> done_;             // outputs already computed together with an earlier one
+  std::vector<Access> accesses_;   // one per step
+};
+
+}  // namespace
+
+std::shared_ptr<const host::HostExecutable> Plan(const ir::Graph& graph) {
+  std::set<int> detached;
+  for (;;) {
+    Planner planner(graph, detached);
+    auto executable = planner.Run();
+    const std::set<int> unsafe = planner.UnsafeAliases();
+    if (unsafe.empty()) return executable;
+    detached.insert(unsafe.begin(), unsafe.end());
+  }
+}
+
+}  // namespace neuron::compiler

@@ -1,0 +1,117 @@
+// The tensor-level IR. A Graph is a list of single-result operations in definition order; shapes are
+// static. Operations have StableHLO semantics unless opcodes.inc says otherwise; what StableHLO has
+// no name for (attention, convolution with bias...) is written there with its definition.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "support/dtype.h"
+
+namespace neuron::ir {
+
+using Dims = std::vector<int64_t>;
+
+struct Type {
+  DType dtype = DType::kF32;
+  Dims dims;
+  int rank() const { return static_cast<int>(dims.size()); }
+  int64_t NumElements() const;
+  friend bool operator==(const Type&, const Type&) = default;
+};
+std::string ToString(const Type& type);  // "f32[4,8]", "i64[]"
+
+enum class OpCode : uint8_t {
+#define NEURON_OP(Id, name, operands, attributes, doc) k##Id,
+#include "ir/opcodes.inc"
+#undef NEURON_OP
+};
+inline constexpr int kNumOpCodes = 0
+#define NEURON_OP(Id, name, operands, attributes, doc) +1
+#include "ir/opcodes.inc"
+#undef NEURON_OP
+    ;
+
+// Facts about an opcode, from opcodes.inc.
+struct OpInfo {
+  std::string_view name;        // text form, "broadcast_in_dim"
+  int operands;                 // number of operands, or -1: any number
+  std::string_view attributes;  // names it requires, separated by spaces; "name?" is optional
+  std::string_view doc;
+};
+const OpInfo& Info(OpCode code);
+
+using Attribute = std::variant<int64_t, double, std::string, Dims>;
+
+class Op {
+ public:
+  OpCode code;
+  Type type;
+  std::vector<Op*> operands;
+  std::map<std::string, Attribute, std::less<>> attributes;
+  int id = 0;  // position in the graph, its name in text: %id
+
+  // Each throws kInternal when the attribute is absent or of another kind.
+  int64_t Int(std::string_view name) const;
+  double Double(std::string_view name) const;
+  const Dims& Ints(std::string_view name) const;
+  const std::string& String(std::string_view name) const;
+  bool Has(std::string_view name) const { return attributes.find(name) != attributes.end(); }
+};
+
+// One output: a value and how it lies in memory (strides in elements, one per dimension).
+struct Output {
+  Op* value = nullptr;
+  Dims strides;
+  // Index of the parameter whose memory and strides this output shares exactly, or -1.
+  int aliases_parameter = -1;
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string name) : name_(std::move(name)) {}
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+
+  const std::string& name() const { return name_; }
+  const std::deque<std::unique_ptr<Op>>& ops() const { return ops_; }
+  const std::vector<Op*>& parameters() const { return parameters_; }
+  int num_scalars() const { return num_scalars_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+
+  // Appends an operation. No checks: Verify does them.
+  Op* Add(OpCode code, Type type, std::vector<Op*> operands,
+          std::map<std::string, Attribute, std::less<>> attributes = {});
+  // A tensor argument. `strides` in elements, one per dimension, 0 allowed.
+  Op* AddParameter(Type type, Dims strides);
+  // A run-time scalar argument: rank 0, dtype f64, i64 or bool.
+  Op* AddScalar(DType dtype);
+  void AddOutput(Op* value, Dims strides, int aliases_parameter = -1);
+  // Drops operations that no output needs and renumbers. Parameters and scalars stay.
+  void RemoveDeadOps();
+
+ private:
+  std::string name_;
+  std::deque<std::unique_ptr<Op>> ops_;
+  std::vector<Op*> parameters_;
+  int num_scalars_ = 0;
+  std::vector<Output> outputs_;
+};
+
+Dims ContiguousStrides(const Dims& dims);
+
+// Text form; Parse(Print(g)) prints the same text.
+std::string Print(const Graph& graph);
+// Throws kInvalidArgument with line and column.
+Graph Parse(std::string_view text);
+// Throws kInternal naming the operation and the rule it breaks.
+void Verify(const Graph& graph);
+
+}  // namespace neuron::ir

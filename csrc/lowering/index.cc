@@ -1,0 +1,131 @@
+// Gathers and scatters.
+#include <algorithm>
+#include <numeric>
+
+#include "lowering/promotion.h"
+#include "lowering/table.h"
+
+namespace neuron::lowering {
+namespace {
+
+Op* Index64(Context& c, Op* index) { return c.b.Convert(index, DType::kI64); }
+
+// 0-dim operands behave as 1-dim ones of size 1.
+Op* AtLeast1d(Context& c, Op* x) { return x->type.dims.empty() ? c.b.Reshape(x, {1}) : x; }
+
+void LowerEmbedding(Context& c) {
+  Op* weight = c.T("weight");
+  c.Return({c.b.graph().Add(OpCode::kTake, {weight->type.dtype, c.Result().dims}, {weight, Index64(c, c.T("indices"))},
+                            {{"dim", int64_t{0}}})});
+}
+
+void LowerIndexSelect(Context& c) {
+  Op* self = AtLeast1d(c, c.T("self"));
+  Op* index = AtLeast1d(c, Index64(c, c.T("index")));
+  const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
+  ir::Type type = self->type;
+  type.dims[dim] = index->type.dims[0];
+  Op* out = c.b.graph().Add(OpCode::kTake, type, {self, index}, {{"dim", dim}});
+  c.Return({c.b.Reshape(out, c.Result().dims)});
+}
+
+void LowerGather(Context& c) {
+  Op* self = AtLeast1d(c, c.T("self"));
+  Op* index = AtLeast1d(c, Index64(c, c.T("index")));
+  const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
+  Op* out = c.b.graph().Add(OpCode::kTakeAlong, {self->type.dtype, index->type.dims}, {self, index}, {{"dim", dim}});
+  c.Return({c.b.Reshape(out, c.Result().dims)});
+}
+
+// The source cut to the shape of the index.
+Op* CutTo(Context& c, Op* source, const Dims& dims) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (source->type.dims[d] != dims[d]) source = c.b.Slice(source, static_cast<int64_t>(d), 0, dims[d]);
+  }
+  return source;
+}
+
+void Scatter(Context& c, Op* source, const char* mode) {
+  Op* self = AtLeast1d(c, c.T("self"));
+  Op* index = AtLeast1d(c, Index64(c, c.T("index")));
+  const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
+  source = source->type.dims.empty() ? c.b.Broadcast(source, index->type.dims) : CutTo(c, source, index->type.dims);
+  Op* out = c.b.graph().Add(OpCode::kScatter, self->type, {self, index, c.b.Convert(source, self->type.dtype)},
+                            {{"dim", dim}, {"mode", std::string(mode)}});
+  c.Return({c.b.Reshape(out, c.Result().dims)});
+}
+
+constexpr char kSet[] = "set", kAdd[] = "add";
+
+template <const char* kMode>
+void LowerScatterSource(Context& c) {
+  Scatter(c, AtLeast1d(c, c.T("src")), kMode);
+}
+
+void LowerScatterValue(Context& c) { Scatter(c, c.S("value", c.T("self")->type.dtype), "set"); }
+
+struct NdIndex {
+  std::vector<Op*> indices;  // i64, broadcast to one shape
+  Dims shape;                // of the indices
+  Dims order;                // permutation of self that brings the indexed dimensions to the front
+  size_t at = 0;             // where the index shape stands in the result
+};
+
+NdIndex Analyze(Context& c, const Op* self, const std::vector<Op*>& indices) {
+  NdIndex out;
+  Dims indexed, rest;
+  for (int64_t d = 0; d < self->type.rank(); ++d) {
+    Op* index = static_cast<size_t>(d) < indices.size() ? indices[d] : nullptr;
+    if (index == nullptr) {
+      rest.push_back(d);
+      continue;
+    }
+    if (index->type.dtype == DType::kBool || index->type.dtype == DType::kU8) {
+      NEURON_THROW(kUnsupported, c.op(), ": mask indices are turned into positions before lowering");
+    }
+    indexed.push_back(d);
+    out.indices.push_back(Index64(c, index));
+    out.shape = BroadcastDims(out.shape, index->type.dims);
+  }
+  for (Op*& index : out.indices) index = c.b.Broadcast(index, out.shape);
+  const bool adjacent = indexed.back() - indexed.front() + 1 == static_cast<int64_t>(indexed.size());
+  out.at = adjacent ? static_cast<size_t>(indexed.front()) : 0;
+  out.order = indexed;
+  out.order.insert(out.order.end(), rest.begin(), rest.end());
+  return out;
+}
+
+// Permutation that moves the `n` leading dimensions behind the next `at` ones.
+Dims MoveBack(size_t n, size_t at, size_t rank) {
+  Dims permutation;
+  for (size_t i = 0; i < at; ++i) permutation.push_back(static_cast<int64_t>(n + i));
+  for (size_t i = 0; i < n; ++i) permutation.push_back(static_cast<int64_t>(i));
+  for (size_t i = n + at; i < rank; ++i) permutation.push_back(static_cast<int64_t>(i));
+  return permutation;
+}
+
+void LowerIndex(Context& c) {
+  Op* self = c.T("self");
+  const NdIndex nd = Analyze(c, self, c.List("indices"));
+  Op* table = c.b.Transpose(self, nd.order);
+  ir::Type type{self->type.dtype, nd.shape};
+  type.dims.insert(type.dims.end(), table->type.dims.begin() + static_cast<int64_t>(nd.indices.size()), table->type.dims.end());
+  std::vector<Op*> operands{table};
+  operands.insert(operands.end(), nd.indices.begin(), nd.indices.end());
+  Op* taken = c.b.graph().Add(OpCode::kTakeNd, type, std::move(operands));
+  c.Return({c.b.Transpose(taken, MoveBack(nd.shape.size(), nd.at, type.dims.size()))});
+}
+
+}  // namespace
+
+void AddIndexing(Table& t) {
+  t.Add("embedding", LowerEmbedding);
+  t.Add("index_select", LowerIndexSelect);
+  t.Add("gather", LowerGather);
+  t.Add("scatter.src", LowerScatterSource<kSet>);
+  t.Add("scatter.value", LowerScatterValue);
+  t.Add("scatter_add", LowerScatterSource<kAdd>);
+  t.Add("index.Tensor", LowerIndex);
+}
+
+}  // namespace neuron::lowering

@@ -1,0 +1,65 @@
+// Random numbers: Philox 4x32-10, one counter per element, so the numbers do not depend on threads, layout or
+// fusion.
+#include <cmath>
+
+#include "lowering/promotion.h"
+#include "lowering/table.h"
+
+namespace neuron::lowering {
+namespace {
+
+Op* Bits(Context& c, const Dims& dims, int64_t word) {
+  return c.b.graph().Add(OpCode::kRngBits, {DType::kU32, dims}, {c.seed(), c.offset()}, {{"word", word}});
+}
+
+// Uniform in [0, 1): the top 24 bits of one word for f32, 53 of two for f64.
+Op* Uniform(Context& c, DType compute, const Dims& dims, int64_t word) {
+  auto& b = c.b;
+  const auto shift = [&](Op* x, int64_t bits) {
+    return b.Binary(OpCode::kShiftRightLogical, x, b.ConstInt(DType::kU32, bits));
+  };
+  if (compute == DType::kF64) {
+    Op* high = b.Convert(shift(Bits(c, dims, word), 5), compute);
+    Op* low = b.Convert(shift(Bits(c, dims, word + 1), 6), compute);
+    return b.Mul(b.Add(b.Mul(high, 0x1p26), low), 0x1p-53);
+  }
+  return b.Mul(b.Convert(b.Convert(shift(Bits(c, dims, word), 8), DType::kI32), compute), 0x1p-24);
+}
+
+DType RandomType(Context& c) { return ComputeType(c.Result().dtype); }
+
+void LowerUniform(Context& c) {
+  auto& b = c.b;
+  const DType type = RandomType(c);
+  Op* from = c.S("from", type);
+  Op* u = Uniform(c, type, c.Result().dims, 0);
+  c.Return({b.Add(b.Mul(u, b.Sub(c.S("to", type), from)), from)});
+}
+
+// G. Box and M. Muller, "A note on the generation of random normal deviates", 1958.
+void LowerNormal(Context& c) {
+  auto& b = c.b;
+  const DType type = RandomType(c);
+  const Dims& dims = c.Result().dims;
+  // 1 - u is in (0, 1], so its logarithm is finite.
+  Op* positive = b.Sub(b.Const(type, 1), Uniform(c, type, dims, 0));
+  Op* radius = b.Unary(OpCode::kSqrt, b.Mul(b.Unary(OpCode::kLog, positive), -2));
+  Op* angle = b.Mul(Uniform(c, type, dims, type == DType::kF64 ? 2 : 1), 2 * M_PI);
+  Op* normal = b.Mul(radius, b.Unary(OpCode::kCos, angle));
+  c.Return({b.Add(b.Mul(normal, c.S("std", type)), c.S("mean", type))});
+}
+
+void LowerBernoulli(Context& c) {
+  Op* u = Uniform(c, DType::kF64, c.Result().dims, 0);
+  c.Return({c.b.Compare("LT", u, c.S("p", DType::kF64))});
+}
+
+}  // namespace
+
+void AddRandom(Table& t) {
+  t.Add("uniform_", LowerUniform).random = true;
+  t.Add("normal_", LowerNormal).random = true;
+  t.Add("bernoulli_.float", LowerBernoulli).random = true;
+}
+
+}  // namespace neuron::lowering

@@ -1,0 +1,109 @@
+// Ops that move elements without computing: concatenation, padding, resampling by repetition, triangles.
+#include "lowering/promotion.h"
+#include "lowering/table.h"
+
+namespace neuron::lowering {
+namespace {
+
+// Copies self into the result's dtype, shape and layout.
+void LowerCopy(Context& c) { c.Return({c.T("self")}); }
+
+void LowerCat(Context& c) {
+  const ir::Type& result = c.Result();
+  std::vector<Op*> parts;
+  DType common = DType::kBool;
+  ResultType type(c.default_float());
+  for (const TensorArg& tensor : c.TensorList("tensors")) {
+    type.Add(tensor);
+    // An empty 1-dim tensor joins anything, as PyTorch has always allowed.
+    if (tensor.value->type.dims == Dims{0} && result.rank() != 1) continue;
+    parts.push_back(tensor.value);
+  }
+  common = type.Get();
+  for (Op*& part : parts) part = c.b.Convert(c.b.Convert(part, common), result.dtype);
+  if (parts.empty()) return c.Return({c.b.Broadcast(c.b.Const(result.dtype, 0), result.dims)});
+  c.Return({c.b.Concatenate(parts, WrapDim(c.Int("dim"), result.rank()))});
+}
+
+void LowerConstantPad(Context& c) {
+  Op* self = c.T("self");
+  const Dims pad = c.Ints("pad");
+  const size_t rank = self->type.dims.size();
+  Dims low(rank, 0), high(rank, 0);
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    low[rank - 1 - i] = pad[2 * i];
+    high[rank - 1 - i] = pad[2 * i + 1];
+  }
+  c.Return({c.b.Pad(self, c.S("value", self->type.dtype), low, high)});
+}
+
+// Index of the source element of each of `out` positions: floor(i * scale) as f32, as PyTorch computes it.
+Op* NearestIndex(Context& c, int64_t in, int64_t out, const char* scale_name) {
+  auto& b = c.b;
+  Op* i = b.Iota(DType::kI64, {out}, 0);
+  if (in == out) return i;
+  Op* scale = c.Has(scale_name) && c.Static(scale_name) > 0
+                  ? b.Convert(b.Div(b.Const(DType::kF64, 1), c.S(scale_name, DType::kF64)), DType::kF32)
+                  : b.Div(b.Shape(DType::kF32, in), b.Shape(DType::kF32, out));
+  Op* position = b.Unary(OpCode::kFloor, b.Mul(b.Convert(i, DType::kF32), scale));
+  return b.Min(b.Convert(position, DType::kI64), b.Shape(DType::kI64, in - 1));
+}
+
+void LowerUpsampleNearest2d(Context& c) {
+  auto& b = c.b;
+  Op* self = c.T("self");
+  const Dims& in = self->type.dims;
+  const Dims& out = c.Result().dims;
+  const bool whole = out[2] % in[2] == 0 && out[3] % in[3] == 0;
+  const auto follows = [&](const char* name, int64_t to, int64_t from) {
+    return !c.Has(name) || c.Static(name) == static_cast<double>(to / from);
+  };
+  if (whole && follows("scales_h", out[2], in[2]) && follows("scales_w", out[3], in[3])) {
+    // Each element repeats a whole number of times: a broadcast.
+    const Dims split{in[0], in[1], in[2], out[2] / in[2], in[3], out[3] / in[3]};
+    c.Return({b.Reshape(b.BroadcastInDim(self, split, {0, 1, 2, 4}), out)});
+    return;
+  }
+  const Dims grid{out[2], out[3]};
+  Op* rows = b.BroadcastInDim(NearestIndex(c, in[2], out[2], "scales_h"), grid, {0});
+  Op* columns = b.BroadcastInDim(NearestIndex(c, in[3], out[3], "scales_w"), grid, {1});
+  Op* table = b.Transpose(self, {2, 3, 0, 1});
+  Op* taken = b.graph().Add(OpCode::kTakeNd, {self->type.dtype, {out[2], out[3], in[0], in[1]}}, {table, rows, columns});
+  c.Return({b.Transpose(taken, {2, 3, 0, 1})});
+}
+
+// Keeps the elements at column - row <= diagonal (lower) or >= diagonal (upper).
+template <bool kLower>
+void LowerTriangle(Context& c) {
+  auto& b = c.b;
+  Op* self = c.T("self");
+  const Dims& dims = self->type.dims;
+  const int64_t rank = self->type.rank();
+  Op* row = b.Iota(DType::kI64, dims, rank - 2);
+  Op* column = b.Iota(DType::kI64, dims, rank - 1);
+  Op* diagonal = b.Shape(DType::kI64, c.Int("diagonal"));
+  Op* keep = b.Compare(kLower ? "LE" : "GE", b.Sub(column, row), diagonal);
+  c.Return({b.Select(keep, self, b.Const(self->type.dtype, 0))});
+}
+
+void LowerFlip(Context& c) {
+  Op* self = c.T("self");
+  Dims dims = c.Ints("dims");
+  for (int64_t& d : dims) d = WrapDim(d, self->type.rank());
+  if (self->type.dims.empty()) return c.Return({self});
+  c.Return({c.b.graph().Add(OpCode::kReverse, self->type, {self}, {{"dims", dims}})});
+}
+
+}  // namespace
+
+void AddShapes(Table& t) {
+  t.Add("neuron::copy.out", LowerCopy);
+  t.Add("cat", LowerCat);
+  t.Add("constant_pad_nd", LowerConstantPad);
+  t.Add("upsample_nearest2d", LowerUpsampleNearest2d).static_args = {"scales_h", "scales_w"};
+  t.Add("tril", LowerTriangle<true>);
+  t.Add("triu", LowerTriangle<false>);
+  t.Add("flip", LowerFlip);
+}
+
+}  // namespace neuron::lowering

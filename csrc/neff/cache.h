@@ -1,0 +1,66 @@
+// The on-disk cache of executables: DIR/ab/cd/<key>.neff, written so that a file is whole or absent.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/hash.h"
+
+namespace neuron::neff {
+
+// One cached executable. Sections are named byte strings ("code", "ir", "meta"...).
+struct Neff {
+  std::string fingerprint;  // compiler version and CPU features it was made for
+  std::vector<std::pair<std::string, std::string>> sections;
+  const std::string* Find(std::string_view name) const;
+};
+
+// Header (magic, format version), fingerprint, sections, SHA-256 of everything before it.
+std::string Serialize(const Neff& neff);
+// Throws kInvalidArgument saying what is wrong; never reads outside `bytes`, whatever they are.
+Neff Deserialize(std::string_view bytes);
+
+class Cache {
+ public:
+  // The cache that the environment names; disabled (every Load misses, Store does nothing) when
+  // TORCH_NEURONX_NEFF_DISABLE_CACHE is set or the directory cannot be used safely: it must be owned by
+  // this user and not writable by others (warned once, with what to do).
+  static Cache& Default();
+  explicit Cache(std::filesystem::path directory);
+  // Disabled.
+  Cache();
+
+  // A file of this key with this fingerprint; damaged or foreign files count as absent, are counted
+  // in metrics (disk_rejected) and removed.
+  std::optional<Neff> Load(const Hash128& key, std::string_view fingerprint);
+  // write to a temporary file, fsync, rename. Failures warn once and are otherwise ignored.
+  void Store(const Hash128& key, const Neff& neff);
+
+  // Held while one process compiles a key, so that others wait and then load. An flock on a file that dies with
+  // its owner. Lock returns null when the cache is disabled.
+  class KeyLock;
+  std::unique_ptr<KeyLock> Lock(const Hash128& key);
+  ~Cache();
+  bool enabled() const;
+  const std::filesystem::path& directory() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class Cache::KeyLock {
+ public:
+  explicit KeyLock(int fd) : fd_(fd) {}
+  ~KeyLock();
+  KeyLock(const KeyLock&) = delete;
+  KeyLock& operator=(const KeyLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+}  // namespace neuron::neff

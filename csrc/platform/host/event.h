@@ -1,0 +1,43 @@
+// Events of the platform `host`: counted points in queues' orders.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "platform/driver.h"
+
+namespace neuron::host {
+
+class HostEvent final : public platform::Event {
+ public:
+  explicit HostEvent(bool timing) : state_(std::make_shared<State>()), timing_(timing) {}
+
+  // A recorded point. Shared with the queues that will reach it or wait for it, so that an event may die first.
+  struct State {
+    mutable std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t recorded = 0;  // points recorded so far
+    uint64_t reached = 0;   // the last of them that a queue has passed
+    int64_t time = 0;
+    void Reach(uint64_t point, bool timing);
+    void WaitFor(uint64_t point);
+  };
+
+  bool Query() const override;
+  void Wait() override;
+  int64_t CompletionTimeNanoseconds() const override;
+
+  // A new point; the caller makes the queue Reach it.
+  uint64_t NextPoint();
+  uint64_t LastPoint() const;
+  const std::shared_ptr<State>& state() const { return state_; }
+  bool timing() const { return timing_; }
+
+ private:
+  std::shared_ptr<State> state_;
+  const bool timing_;
+};
+
+}  // namespace neuron::host

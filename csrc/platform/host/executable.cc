@@ -1,0 +1,135 @@
+#include "platform/host/executable.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/thread_pool.h"
+#include "platform/host/helpers.h"
+#include "support/error.h"
+
+namespace neuron::host {
+namespace {
+
+// Chunks of a split kernel: more than threads, so that an unlucky thread does not hold up the rest; their
+// number depends on the work alone.
+constexpr int64_t kMaxChunks = 64;
+
+[[noreturn]] void ThrowKernelError(const KernelError& error) {
+  if (error.code == 1) {
+    NEURON_THROW(kOutOfRange, "index ", error.value, " is out of bounds for dimension with size ", error.limit);
+  }
+  if (error.code == 2) NEURON_THROW(kFailedExecution, "ZeroDivisionError");
+  NEURON_THROW(kInternal, "kernel error ", error.code);
+}
+
+void* Resolve(const OperandRef& operand, const uint64_t* addresses) {
+  return reinterpret_cast<void*>(addresses[operand.index] + static_cast<uint64_t>(operand.byte_offset));
+}
+
+void RunKernel(const KernelStep& step, const uint64_t* addresses, const uint64_t* scalar_words) {
+  void* operands[kMaxOperands];
+  for (size_t i = 0; i < step.operands.size(); ++i) operands[i] = Resolve(step.operands[i], addresses);
+  uint64_t scalars[kMaxOperands];
+  for (size_t i = 0; i < step.scalars.size(); ++i) scalars[i] = scalar_words[step.scalars[i]];
+  KernelError error;
+  const KernelContext context{HelperTable(), &error};
+  const KernelFn fn = step.code->Get();
+  if (step.items <= step.grain) {
+    fn(operands, step.params.data(), scalars, 0, step.items, &context);
+  } else {
+    const int64_t chunks = std::min(kMaxChunks, (step.items + step.grain - 1) / step.grain);
+    kernels::ThreadPool::Get().ParallelFor(chunks, [&](int64_t chunk) {
+      fn(operands, step.params.data(), scalars, step.items * chunk / chunks, step.items * (chunk + 1) / chunks,
+         &context);
+    });
+  }
+  if (error.code != 0) ThrowKernelError(error);
+}
+
+void RunLibrary(const LibraryStep& step, const uint64_t* addresses, const uint64_t* scalar_words) {
+  std::vector<void*> data;
+  for (const OperandRef& operand : step.operands) data.push_back(Resolve(operand, addresses));
+  std::vector<uint64_t> scalars;
+  for (int index : step.scalars) scalars.push_back(scalar_words[index]);
+  step.fn({data, step.tensors, step.attributes, scalars});
+}
+
+}  // namespace
+
+CodeBlob::CodeBlob(const void* code, size_t size) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  mapped_ = (size + page - 1) / page * page;
+  void* base = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) NEURON_THROW(kOutOfMemory, "no memory for ", size, " bytes of code");
+  std::memcpy(base, code, size);
+  if (mprotect(base, mapped_, PROT_READ | PROT_EXEC) != 0) {
+    munmap(base, mapped_);
+    NEURON_THROW(kInternal, "this system does not allow generated code to be executed (mprotect failed)");
+  }
+  base_ = base;
+}
+
+CodeBlob::~CodeBlob() { munmap(base_, mapped_); }
+
+KernelFn CodeBlob::EntryAt(size_t offset) const {
+  NEURON_CHECK(offset < mapped_, "entry outside the code");
+  return reinterpret_cast<KernelFn>(static_cast<char*>(base_) + offset);
+}
+
+KernelFn KernelCode::Get() const {
+  if (state_.load(std::memory_order_acquire) != kReady) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return state_.load(std::memory_order_relaxed) != kPending; });
+    if (error_ != nullptr) std::rethrow_exception(error_);
+  }
+  return fn_;
+}
+
+void KernelCode::Set(std::unique_ptr<CodeBlob> blob, size_t entry_offset) {
+  std::lock_guard lock(mutex_);
+  fn_ = blob->EntryAt(entry_offset);
+  blob_ = std::move(blob);
+  state_.store(kReady, std::memory_order_release);
+  changed_.notify_all();
+}
+
+void KernelCode::Fail(std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  error_ = std::move(error);
+  state_.store(kFailed, std::memory_order_release);
+  changed_.notify_all();
+}
+
+bool HostExecutable::CanFail() const {
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Step& step) { return step.kind == Step::kKernel && step.kernel.can_fail; });
+}
+
+bool HostExecutable::Ready() const {
+  return std::all_of(steps.begin(), steps.end(),
+                     [](const Step& step) { return step.kind != Step::kKernel || step.kernel.code->ready(); });
+}
+
+std::string HostExecutable::Describe() const {
+  std::string out;
+  for (const Step& step : steps) {
+    out += step.kind == Step::kKernel ? StrCat("kernel ", step.kernel.name, ", ", step.kernel.items, " items\n")
+                                      : StrCat("library ", step.library.name, "\n");
+  }
+  return out;
+}
+
+void HostExecutable::Run(const uint64_t* operand_addresses, const uint64_t* scalar_words) const {
+  for (const Step& step : steps) {
+    if (step.kind == Step::kKernel) {
+      RunKernel(step.kernel, operand_addresses, scalar_words);
+    } else {
+      RunLibrary(step.library, operand_addresses, scalar_words);
+    }
+  }
+}
+
+}  // namespace neuron::host

@@ -1,0 +1,23 @@
+// torch_neuronx._C: registers the device with torch and exposes what the Python package needs.
+#include <pybind11/pybind11.h>
+
+#include "aten/device/register.h"
+#include "aten/library_functions.h"
+#include "aten/op_kernel.h"
+#include "compiler/host_compiler.h"
+#include "platform/host/driver.h"
+#include "python/compiler_bindings.h"
+#include "python/device_bindings.h"
+#include "python/errors.h"
+
+PYBIND11_MODULE(_C, m) {
+  using namespace neuron;
+  m.doc() = "The extension of torch_neuronx: the device, its compiler and its platforms.";
+  RegisterErrors(m);
+  aten::RegisterLibtorchFunctions();
+  host::RegisterHostDriver(compiler::HostCompiler);
+  aten::RegisterDevice();
+  aten::RegisterOps();
+  BindDevice(m);
+  BindCompiler(m);
+}

@@ -1,0 +1,71 @@
+#include "runtime/metrics.h"
+
+#include <memory>
+#include <mutex>
+
+namespace neuron::runtime {
+namespace {
+
+struct Counters {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<OpCounter>, std::less<>> ops;
+};
+
+Counters& All() {
+  static auto* const counters = new Counters();  // references to its entries outlive static destruction
+  return *counters;
+}
+
+}  // namespace
+
+CompilationMetrics& GetCompilationMetrics() {
+  static CompilationMetrics metrics;
+  return metrics;
+}
+
+OpCounter& GetOpCounter(std::string_view op) {
+  Counters& counters = All();
+  std::lock_guard lock(counters.mutex);
+  auto it = counters.ops.find(op);
+  if (it == counters.ops.end()) it = counters.ops.emplace(op, std::make_unique<OpCounter>()).first;
+  return *it->second;
+}
+
+bool CountFallback(std::string_view op, int64_t bytes_moved) {
+  OpCounter& counter = GetOpCounter(op);
+  counter.fallback_bytes.fetch_add(bytes_moved, std::memory_order_relaxed);
+  return counter.fallbacks.fetch_add(1, std::memory_order_relaxed) == 0;
+}
+
+std::vector<std::string> ExecutedOps() {
+  Counters& counters = All();
+  std::lock_guard lock(counters.mutex);
+  std::vector<std::string> out;
+  for (const auto& [name, counter] : counters.ops) {
+    if (counter->executed.load(std::memory_order_relaxed) > 0) out.push_back(name);
+  }
+  return out;
+}
+
+std::map<std::string, FallbackCount> FallbackOps() {
+  Counters& counters = All();
+  std::lock_guard lock(counters.mutex);
+  std::map<std::string, FallbackCount> out;
+  for (const auto& [name, counter] : counters.ops) {
+    const int64_t calls = counter->fallbacks.load(std::memory_order_relaxed);
+    if (calls > 0) out[name] = {calls, counter->fallback_bytes.load(std::memory_order_relaxed)};
+  }
+  return out;
+}
+
+void ClearOpTracking() {
+  Counters& counters = All();
+  std::lock_guard lock(counters.mutex);
+  for (auto& [name, counter] : counters.ops) {
+    counter->executed.store(0, std::memory_order_relaxed);
+    counter->fallbacks.store(0, std::memory_order_relaxed);
+    counter->fallback_bytes.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace neuron::runtime

@@ -1,0 +1,90 @@
+"""Memory of a NeuronCore: statistics, limits, the allocator's cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._C import device as _C
+from ._device import DeviceLike, checked_index
+
+
+def empty_cache() -> None:
+    """Gives back the memory that the allocator keeps but no tensor uses."""
+    if _C.is_initialized():
+        for index in range(_C.device_count()):
+            _C.empty_cache(index)
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
+    """Statistics of the allocator.
+
+    Keys as ``"allocated_bytes.all.current"`` (``allocation``, ``segment``, ``active``, ``inactive_split``,
+    ``allocated_bytes``, ``reserved_bytes``, ``active_bytes``, ``inactive_split_bytes``, ``requested_bytes``;
+    ``current``, ``peak``, ``allocated``, ``freed``), ``num_alloc_retries``, ``num_ooms``...; and the same as
+    nested dictionaries: ``stats["allocated_bytes"]["current"]``.
+    """
+    nested = _C.memory_stats(checked_index(device))
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        flat[key] = value
+        if isinstance(value, dict):
+            for name, number in value.items():
+                flat[f"{key}.all.{name}"] = number
+    return flat
+
+
+def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
+    """The allocator's segments and their blocks."""
+    return _C.memory_snapshot(checked_index(device))
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    return memory_stats(device)["allocated_bytes.all.current"]
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    return memory_stats(device)["allocated_bytes.all.peak"]
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    return memory_stats(device)["reserved_bytes.all.current"]
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    return memory_stats(device)["reserved_bytes.all.peak"]
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    _C.reset_peak_memory_stats(checked_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    _C.reset_accumulated_memory_stats(checked_index(device))
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """(free, total) bytes of the core's HBM."""
+    return _C.memory_info(checked_index(device))
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Limits what this process may reserve of the core's HBM; ``fraction`` in (0, 1]."""
+    _C.set_memory_fraction(checked_index(device), float(fraction))
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    return _C.get_memory_fraction(checked_index(device))
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """A table of :func:`memory_stats`; ``abbreviated`` leaves out the counts."""
+    index = checked_index(device)
+    stats = _C.memory_stats(index)
+    rows = ["allocated_bytes", "active_bytes", "requested_bytes", "reserved_bytes", "inactive_split_bytes"]
+    if not abbreviated:
+        rows += ["allocation", "active", "segment", "inactive_split"]
+    lines = [f"Memory of neuron:{index} ({stats['num_ooms']} OOMs, {stats['num_alloc_retries']} retries)"]
+    lines.append(f"{'':22}" + "".join(f"{name:>16}" for name in ("current", "peak", "allocated", "freed")))
+    for row in rows:
+        lines.append(f"{row:22}" + "".join(f"{number:>16,}" for number in stats[row].values()))
+    return "\n".join(lines)
