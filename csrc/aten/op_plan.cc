@@ -21,10 +21,9 @@ constexpr size_t kMaxPlans = 1 << 16;  // per op: beyond it all are dropped and 
 bool OnDevice(const at::Tensor& tensor) { return tensor.device().type() == c10::DeviceType::PrivateUse1; }
 
 at::Tensor ToMeta(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
-  at::Tensor meta = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return meta;
+  // Numbers stay what they are: meta kernels take 0-dim CPU tensors as every kernel does.
+  if (!tensor.defined() || !OnDevice(tensor)) return tensor;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
 }
 
 c10::IValue ToMetaArg(const c10::IValue& value, ArgKind kind) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .._C import device as _device
+from .._C import device as _runtime
 from ._device import (
     current_device,
     device,
@@ -57,11 +57,11 @@ from .random import (
 
 
 def _is_in_bad_fork() -> bool:
-    return _device.is_in_bad_fork()
+    return _runtime.is_in_bad_fork()
 
 
 def _lazy_init() -> None:
-    _device.init()
+    _runtime.init()
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

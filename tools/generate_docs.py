@@ -1,0 +1,48 @@
+"""Writes the pages of docs/ that are made from tables in the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch  # noqa: F401 (the extension needs torch loaded first)
+
+from torch_neuronx import _C
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def environment() -> str:
+    lines = [
+        "# Environment variables",
+        "",
+        "Made by `make docs` from `csrc/support/env_table.inc`. Each is read once, at its first use.",
+        "",
+        "| variable | type | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, kind, default, text in _C.device.env_table():
+        lines.append(f"| `{name}` | {kind.lower()} | {f'`{default}`' if default else 'empty'} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def ops() -> str:
+    names = _C.compiler.lowered_ops()
+    lines = [
+        "# Lowered ops",
+        "",
+        "Made by `make docs` from the lowering table (`csrc/lowering`). Each runs on the device together with its",
+        "out= and in-place forms; views and copies do too. Every other op runs on the CPU, visibly: see",
+        "`torch_neuronx.get_fallback_ops()`.",
+        "",
+    ]
+    lines += [f"- `{name if '::' in name else 'aten::' + name}`" for name in names]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    (DOCS / "environment.md").write_text(environment())
+    (DOCS / "ops.md").write_text(ops())
+
+
+if __name__ == "__main__":
+    main()
