@@ -6,26 +6,25 @@ Importing :mod:`torch` loads this package by itself (entry point group ``torch.b
 
 from __future__ import annotations
 
+from types import ModuleType
+from typing import Any
+
 import torch
 
 __version__ = "0.1.0"
 
-_load_error: BaseException | None = None
+# The extension uses torch's C++ interface, which changes with every release.
+_TORCH_VERSION = "2.13.0"
+
+_load_error: Exception | None = None
 
 
-def _register() -> None:
-    """Makes ``torch.neuron`` and the device exist; keeps the reason when the extension cannot load."""
-    global _load_error
-    try:
-        from . import _C  # noqa: F401 (registers the device)
-    except BaseException as error:  # noqa: BLE001 (import torch must not fail because of this package)
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            raise
-        _load_error = error
-        from ._unavailable import install
+def _load() -> None:
+    """Registers the device with torch. Starts nothing: no threads, no memory."""
+    if torch.__version__.partition("+")[0] != _TORCH_VERSION:
+        raise ImportError(f"it was built for torch {_TORCH_VERSION}, this is {torch.__version__}")
+    from . import _C  # noqa: F401 (its initialisation registers the device)
 
-        install(error)
-        return
     torch.utils.rename_privateuse1_backend("neuron")
     from . import neuron
 
@@ -35,46 +34,76 @@ def _register() -> None:
     )
 
 
+def _register() -> None:
+    """As :func:`_load`; keeps the reason of a failure for the first use of the device."""
+    global _load_error
+    try:
+        _load()
+    except Exception as error:  # `import torch` must not fail because of this package
+        _load_error = error
+        from ._unavailable import install
+
+        install(error)
+
+
 def _autoload() -> None:
-    """Entry point of ``torch.backends``; the import of this package did the work. Never raises."""
+    """Entry point of ``torch.backends``; importing this package did the work. Never raises."""
+
+
+def _extension() -> ModuleType:
+    """The extension; raises RuntimeError with the reason if it could not be loaded."""
+    if _load_error is not None:
+        from ._unavailable import explain
+
+        raise RuntimeError(explain(_load_error)) from _load_error
+    from . import _C
+
+    return _C
 
 
 def get_executed_ops() -> list[str]:
     """Names of the ATen overloads that ran on the device since the start or the last clear."""
-    from . import _C
-
-    return _C.device.executed_ops()
+    return _extension().device.executed_ops()
 
 
 def get_fallback_ops() -> list[str]:
     """Names of the ATen overloads that ran on the CPU because they have no lowering."""
-    from . import _C
-
-    return list(_C.device.fallback_ops())
+    return list(_extension().device.fallback_ops())
 
 
 def get_fallback_counts() -> dict[str, dict[str, int]]:
-    """Per overload of :func:`get_fallback_ops`: ``calls``, and ``bytes`` of the tensors that were moved."""
-    from . import _C
-
-    return _C.device.fallback_ops()
+    """Per overload of :func:`get_fallback_ops`: ``calls``, and ``bytes`` of its device tensors."""
+    return _extension().device.fallback_ops()
 
 
 def clear_op_tracking() -> None:
     """Forgets what :func:`get_executed_ops` and :func:`get_fallback_ops` have counted."""
-    from . import _C
+    _extension().device.clear_op_tracking()
 
-    _C.device.clear_op_tracking()
+
+def is_neuron_runtime_initialized() -> bool:
+    """Whether the device was used in this process."""
+    return torch.neuron.is_initialized()
+
+
+def __getattr__(name: str) -> Any:
+    """Every public name of ``torch.neuron`` is one of ``torch_neuronx`` too."""
+    if not name.startswith("_"):
+        module = torch.neuron
+        if name in getattr(module, "__all__", ()):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 _register()
 
-from . import metrics  # noqa: E402
+from . import metrics  # noqa: E402 (needs the names above)
 
 __all__ = [
     "clear_op_tracking",
     "get_executed_ops",
     "get_fallback_counts",
     "get_fallback_ops",
+    "is_neuron_runtime_initialized",
     "metrics",
 ]

@@ -64,6 +64,16 @@ void LowerScatterSource(Context& c) {
 
 void LowerScatterValue(Context& c) { Scatter(c, c.S("value", c.T("self")->type.dtype), "set"); }
 
+const char* ReduceMode(Context& c) {
+  const std::string mode = c.String("reduce");
+  if (mode == "add") return "add";
+  if (mode == "multiply") return "multiply";
+  NEURON_THROW(kInvalidArgument, "reduce argument must be either add or multiply, not '", mode, "'");
+}
+
+void LowerScatterReduce(Context& c) { Scatter(c, AtLeast1d(c, c.T("src")), ReduceMode(c)); }
+void LowerScatterValueReduce(Context& c) { Scatter(c, c.S("value", c.T("self")->type.dtype), ReduceMode(c)); }
+
 struct NdIndex {
   std::vector<Op*> indices;  // i64, broadcast to one shape
   Dims shape;                // of the indices
@@ -124,6 +134,8 @@ void AddIndexing(Table& t) {
   t.Add("gather", LowerGather);
   t.Add("scatter.src", LowerScatterSource<kSet>);
   t.Add("scatter.value", LowerScatterValue);
+  t.Add("scatter.reduce", LowerScatterReduce);
+  t.Add("scatter.value_reduce", LowerScatterValueReduce);
   t.Add("scatter_add", LowerScatterSource<kAdd>);
   t.Add("index.Tensor", LowerIndex);
 }

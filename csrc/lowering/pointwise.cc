@@ -26,6 +26,13 @@ void LowerAddSub(Context& c) {
   ReturnAs(c, c.b.Binary(kCode, ToCompute(c, c.T("self"), common), other), common);
 }
 
+void LowerRsubTensor(Context& c) {
+  const DType common = Common(c);
+  Op* self = ToCompute(c, c.T("self"), common);
+  if (!c.Is("alpha", 1)) self = c.b.Mul(self, c.S("alpha", self->type.dtype));
+  ReturnAs(c, c.b.Sub(ToCompute(c, c.T("other"), common), self), common);
+}
+
 void LowerRsubScalar(Context& c) {
   const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar("other")).Get();
   Op* self = ToCompute(c, c.T("self"), common);
@@ -80,7 +87,10 @@ void LowerDivMode(Context& c) {
                  mode, "'");
   }
   Op* quotient = c.b.Div(x, y);
-  ReturnAs(c, IsIntegral(common) ? quotient : c.b.Unary(OpCode::kTrunc, quotient), common);
+  if (IsIntegral(common)) return ReturnAs(c, quotient, common);
+  // PyTorch rounds a bf16 quotient before it is truncated: 17.99 becomes 18.
+  quotient = c.b.Convert(c.b.Convert(quotient, common), x->type.dtype);
+  ReturnAs(c, c.b.Unary(OpCode::kTrunc, quotient), common);
 }
 
 void LowerFloorDivide(Context& c) {
@@ -196,6 +206,15 @@ void LowerClampOne(Context& c) {
   ReturnAs(c, kMaximum ? c.b.Max(x, bound) : c.b.Min(x, bound), common);
 }
 
+template <bool kMaximum>
+void LowerClampOneTensor(Context& c) {
+  const char* name = kMaximum ? "min" : "max";
+  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor(name)).Get();
+  Op* x = ToCompute(c, c.T("self"), common);
+  Op* bound = ToCompute(c, c.T(name), common);
+  ReturnAs(c, kMaximum ? c.b.Max(x, bound) : c.b.Min(x, bound), common);
+}
+
 // self + value * tensor1 * tensor2 (or / tensor2)
 template <bool kDivide>
 void LowerAddcmul(Context& c) {
@@ -249,17 +268,18 @@ void LowerXlogy(Context& c) {
 void AddPointwise(Table& t) {
   t.Add("add.Tensor", LowerAddSub<OpCode::kAdd>);
   t.Add("sub.Tensor", LowerAddSub<OpCode::kSubtract>);
+  t.Add("rsub.Tensor", LowerRsubTensor);
   t.Add("rsub.Scalar", LowerRsubScalar);
   t.Add("mul.Tensor", LowerBinary<OpCode::kMultiply>);
   t.Add("div.Tensor", LowerDiv);
-  t.Add("div.Tensor_mode", LowerDivMode);
-  t.Add("floor_divide", LowerFloorDivide);
+  t.Add("div.Tensor_mode", LowerDivMode).aliases = {"div.out_mode"};
+  t.Add("floor_divide", LowerFloorDivide).aliases = {"floor_divide_.Tensor"};
   t.Add("remainder.Tensor", LowerRemainder);
   t.Add("fmod.Tensor", LowerBinary<OpCode::kRemainder>);
   t.Add("maximum", LowerBinary<OpCode::kMaximum>);
   t.Add("minimum", LowerBinary<OpCode::kMinimum>);
   t.Add("atan2", LowerAtan2);
-  t.Add("xlogy.Tensor", LowerXlogy);
+  t.Add("xlogy.Tensor", LowerXlogy).aliases = {"xlogy.OutTensor"};
   t.Add("bitwise_and.Tensor", LowerBinary<OpCode::kAnd>);
   t.Add("bitwise_or.Tensor", LowerBinary<OpCode::kOr>);
   t.Add("bitwise_xor.Tensor", LowerBinary<OpCode::kXor>);
@@ -309,6 +329,8 @@ void AddPointwise(Table& t) {
   t.Add("clamp.Tensor", LowerClampTensor);
   t.Add("clamp_min", LowerClampOne<true>);
   t.Add("clamp_max", LowerClampOne<false>);
+  t.Add("clamp_min.Tensor", LowerClampOneTensor<true>);
+  t.Add("clamp_max.Tensor", LowerClampOneTensor<false>);
   t.Add("addcmul", LowerAddcmul<false>);
   t.Add("addcdiv", LowerAddcmul<true>);
   t.Add("lerp.Scalar", LowerLerpScalar);

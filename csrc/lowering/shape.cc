@@ -49,28 +49,43 @@ Op* NearestIndex(Context& c, int64_t in, int64_t out, const char* scale_name) {
   return b.Min(b.Convert(position, DType::kI64), b.Shape(DType::kI64, in - 1));
 }
 
-void LowerUpsampleNearest2d(Context& c) {
+// Spatial dimensions follow [N, C]. `names`: the scale argument of each.
+void UpsampleNearest(Context& c, const std::vector<const char*>& names) {
   auto& b = c.b;
   Op* self = c.T("self");
   const Dims& in = self->type.dims;
   const Dims& out = c.Result().dims;
-  const bool whole = out[2] % in[2] == 0 && out[3] % in[3] == 0;
-  const auto follows = [&](const char* name, int64_t to, int64_t from) {
-    return !c.Has(name) || c.Static(name) == static_cast<double>(to / from);
-  };
-  if (whole && follows("scales_h", out[2], in[2]) && follows("scales_w", out[3], in[3])) {
-    // Each element repeats a whole number of times: a broadcast.
-    const Dims split{in[0], in[1], in[2], out[2] / in[2], in[3], out[3] / in[3]};
-    c.Return({b.Reshape(b.BroadcastInDim(self, split, {0, 1, 2, 4}), out)});
-    return;
+  const size_t n = names.size();
+  bool repeats = true;  // every element a whole number of times: a broadcast
+  Dims split{in[0], in[1]}, from{0, 1};
+  for (size_t d = 0; d < n; ++d) {
+    const int64_t times = in[d + 2] > 0 ? out[d + 2] / in[d + 2] : 0;
+    repeats &= times > 0 && times * in[d + 2] == out[d + 2];
+    repeats &= !c.Has(names[d]) || c.Static(names[d]) == static_cast<double>(times);
+    from.push_back(static_cast<int64_t>(split.size()));
+    split.insert(split.end(), {in[d + 2], times});
   }
-  const Dims grid{out[2], out[3]};
-  Op* rows = b.BroadcastInDim(NearestIndex(c, in[2], out[2], "scales_h"), grid, {0});
-  Op* columns = b.BroadcastInDim(NearestIndex(c, in[3], out[3], "scales_w"), grid, {1});
-  Op* table = b.Transpose(self, {2, 3, 0, 1});
-  Op* taken = b.graph().Add(OpCode::kTakeNd, {self->type.dtype, {out[2], out[3], in[0], in[1]}}, {table, rows, columns});
-  c.Return({b.Transpose(taken, {2, 3, 0, 1})});
+  if (repeats) return c.Return({b.Reshape(b.BroadcastInDim(self, split, from), out)});
+  const Dims grid(out.begin() + 2, out.end());
+  Dims front, back{static_cast<int64_t>(n), static_cast<int64_t>(n) + 1};
+  for (size_t d = 0; d < n; ++d) {
+    front.push_back(static_cast<int64_t>(d) + 2);
+    back.push_back(static_cast<int64_t>(d));
+  }
+  front.insert(front.end(), {0, 1});
+  std::vector<Op*> operands{b.Transpose(self, front)};
+  for (size_t d = 0; d < n; ++d) {
+    Op* index = NearestIndex(c, in[d + 2], out[d + 2], names[d]);
+    operands.push_back(b.BroadcastInDim(index, grid, {static_cast<int64_t>(d)}));
+  }
+  ir::Type type{self->type.dtype, grid};
+  type.dims.insert(type.dims.end(), {in[0], in[1]});
+  c.Return({b.Transpose(b.graph().Add(OpCode::kTakeNd, type, operands), back)});
 }
+
+void LowerUpsampleNearest1d(Context& c) { UpsampleNearest(c, {"scales"}); }
+void LowerUpsampleNearest2d(Context& c) { UpsampleNearest(c, {"scales_h", "scales_w"}); }
+void LowerUpsampleNearest3d(Context& c) { UpsampleNearest(c, {"scales_d", "scales_h", "scales_w"}); }
 
 // Keeps the elements at column - row <= diagonal (lower) or >= diagonal (upper).
 template <bool kLower>
@@ -100,6 +115,8 @@ void AddShapes(Table& t) {
   t.Add("neuron::copy.out", LowerCopy);
   t.Add("cat", LowerCat);
   t.Add("constant_pad_nd", LowerConstantPad);
+  t.Add("upsample_nearest1d", LowerUpsampleNearest1d).static_args = {"scales"};
+  t.Add("upsample_nearest3d", LowerUpsampleNearest3d).static_args = {"scales_d", "scales_h", "scales_w"};
   t.Add("upsample_nearest2d", LowerUpsampleNearest2d).static_args = {"scales_h", "scales_w"};
   t.Add("tril", LowerTriangle<true>);
   t.Add("triu", LowerTriangle<false>);

@@ -158,6 +158,8 @@ void BindDevice(py::module_& m) {
   sub.def("init", &runtime::Initialize);
   sub.def("is_in_bad_fork", &runtime::IsInBadFork);
   sub.def("synchronize", &runtime::SynchronizeDevice, py::arg("device"), py::call_guard<py::gil_scoped_release>());
+  sub.def("stream_priority", [](int device, int64_t id) { return runtime::GetStream(device, id).priority(); },
+          py::arg("device"), py::arg("stream_id"));
   sub.def("default_generator", [](int device) {
     const at::Generator& generator = aten::DefaultGenerator(static_cast<c10::DeviceIndex>(device));
     return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(generator));

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .._C import device as _runtime
+from . import memory, random
 from ._device import (
+    NeuronDeviceProperties,
+    can_device_access_peer,
     current_device,
     device,
     device_count,
@@ -25,8 +30,12 @@ from ._stream import (
     StreamContext,
     current_stream,
     default_stream,
+    query,
+    record_event,
     set_stream,
     stream,
+    wait_event,
+    wait_stream,
 )
 from .memory import (
     empty_cache,
@@ -61,7 +70,18 @@ def _is_in_bad_fork() -> bool:
 
 
 def _lazy_init() -> None:
+    """Called by torch before it makes a tensor of the device. Raises in a forked child."""
     _runtime.init()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_initialized":  # torch's activation checkpointing reads it
+        return is_initialized()
+    if name == "amp":
+        import importlib
+
+        return importlib.import_module(".amp", __name__)
+    raise AttributeError(f"module 'torch.neuron' has no attribute {name!r}")
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -76,8 +96,11 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 __all__ = [
     "Event",
+    "NeuronDeviceProperties",
     "Stream",
     "StreamContext",
+    "amp",
+    "can_device_access_peer",
     "current_device",
     "current_stream",
     "default_stream",
@@ -102,11 +125,15 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_summary",
+    "query",
+    "random",
+    "record_event",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "seed",
@@ -118,4 +145,6 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "wait_event",
+    "wait_stream",
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, TypeAlias
 
 import torch
 
 from .._C import device as _C
 
-DeviceLike = Optional[Union[torch.device, str, int]]
+DeviceLike: TypeAlias = torch.device | str | int | None
 
 
 def device_index(device: DeviceLike, optional: bool = True) -> int:
@@ -22,7 +22,9 @@ def device_index(device: DeviceLike, optional: bool = True) -> int:
             raise ValueError("expected a neuron device with an index, got None")
         return _C.current_device()
     if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
-        raise TypeError(f"expected an int, a str or a torch.device, got {type(device).__name__} {device!r}")
+        raise TypeError(
+            f"expected an int, a str or a torch.device, got {type(device).__name__} {device!r}"
+        )
     if isinstance(device, int):
         return device
     parsed = torch.device(device)
@@ -36,7 +38,9 @@ def checked_index(device: DeviceLike) -> int:
     index = device_index(device)
     count = _C.device_count()
     if not 0 <= index < count:
-        raise ValueError(f"device index {index} is out of range: this process has NeuronCores 0 to {count - 1}")
+        raise ValueError(
+            f"device index {index} is out of range: this process has NeuronCores 0 to {count - 1}"
+        )
     return index
 
 
@@ -69,8 +73,10 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Makes ``device`` current for the calling thread; None, or a device without index, changes nothing."""
-    if device is None or (isinstance(device, (str, torch.device)) and torch.device(device).index is None):
+    """Makes ``device`` current for the calling thread; without an index it changes nothing."""
+    if device is None or (
+        isinstance(device, (str, torch.device)) and torch.device(device).index is None
+    ):
         device_index(device)
         return
     _C.set_device(checked_index(device))
@@ -103,7 +109,8 @@ class device_of(device):  # noqa: N801
 
 @dataclass(frozen=True)
 class NeuronDeviceProperties:
-    """name; total_memory in bytes; instruction_set and num_threads of what executes it on platform host."""
+    """``total_memory`` in bytes; ``instruction_set`` and ``num_threads`` of what executes its work
+    on platform host."""
 
     name: str
     total_memory: int
@@ -123,6 +130,11 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """(0, 0) for a software NeuronCore: it is no generation of the hardware."""
     checked_index(device)
     return (0, 0)
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether one core copies to the other without a detour: True for two different cores."""
+    return checked_index(device) != checked_index(peer_device)
 
 
 def synchronize(device: DeviceLike = None) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
+from .._C import device as _C
 from ._device import DeviceLike, checked_index
 
 
@@ -15,41 +16,65 @@ class Stream(torch.Stream):
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
         if "stream_id" in kwargs:
             return super().__new__(cls, priority=priority, **kwargs)
-        return super().__new__(cls, torch.device("neuron", checked_index(device)), priority=priority)
+        return super().__new__(
+            cls, torch.device("neuron", checked_index(device)), priority=priority
+        )
+
+    @property
+    def priority(self) -> int:
+        """-1: high, 0: normal."""
+        return _C.stream_priority(self.device_index, self.stream_id)
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """(least, greatest): the priorities that there are."""
+        return (0, -1)
 
     def wait_event(self, event: torch.Event) -> None:
         event.wait(self)
 
-    def record_event(self, event: Optional[torch.Event] = None) -> torch.Event:
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
         event = Event() if event is None else event
         event.record(self)
         return event
 
 
 class Event(torch.Event):
-    """A point in a stream's order. ``enable_timing``: lets :meth:`elapsed_time` work (milliseconds)."""
+    """A point in a stream's order. ``enable_timing`` lets ``elapsed_time`` work (milliseconds)."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> Event:
         return super().__new__(
-            cls, torch.device("neuron"), enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+            cls,
+            torch.device("neuron"),
+            enable_timing=enable_timing,
+            blocking=blocking,
+            interprocess=interprocess,
         )
 
 
-def _wrap(stream: torch.Stream) -> Stream:
-    return Stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
+def _wrap(stream: torch.Stream, stream_id: int) -> Stream:
+    return Stream(
+        stream_id=stream_id,
+        device_index=stream.device_index,
+        device_type=stream.device_type,
+    )
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    return _wrap(torch.accelerator.current_stream(torch.device("neuron", checked_index(device))))
+    stream = torch.accelerator.current_stream(torch.device("neuron", checked_index(device)))
+    return _wrap(stream, stream.stream_id)
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    index = checked_index(device)
-    return Stream(stream_id=0, device_index=index, device_type=torch._C._get_accelerator_type_id())
+    """The stream that is current unless another was set: number 0 of its device."""
+    stream = torch.accelerator.current_stream(torch.device("neuron", checked_index(device)))
+    return _wrap(stream, 0)
 
 
-def set_stream(stream: Optional[torch.Stream]) -> None:
-    """Makes a stream current for the calling thread and its device; None changes nothing."""
+def set_stream(stream: torch.Stream | None) -> None:
+    """Makes a stream, and its device, current for the calling thread; None changes nothing."""
     if stream is not None:
         torch.accelerator.set_stream(stream)
 
@@ -57,24 +82,44 @@ def set_stream(stream: Optional[torch.Stream]) -> None:
 class StreamContext:
     """Context manager that makes a stream, and its device, current; None changes nothing."""
 
-    def __init__(self, stream: Optional[torch.Stream]) -> None:
+    def __init__(self, stream: torch.Stream | None) -> None:
         self.stream = stream
-        self._previous: list[torch.Stream] = []
-        self._device = -1
+        self._previous: list[tuple[torch.Stream, int]] = []
 
-    def __enter__(self) -> None:
-        if self.stream is None:
-            return
-        self._device = torch.accelerator.current_device_index()
-        self._previous.append(current_stream(self.stream.device))
-        torch.accelerator.set_stream(self.stream)
+    def __enter__(self) -> torch.Stream | None:
+        if self.stream is not None:
+            device = torch.accelerator.current_device_index()
+            self._previous.append((current_stream(self.stream.device), device))
+            torch.accelerator.set_stream(self.stream)
+        return self.stream
 
     def __exit__(self, *exc_info: object) -> None:
-        if self.stream is None:
-            return
-        torch.accelerator.set_stream(self._previous.pop())
-        torch.accelerator.set_device_index(self._device)
+        if self.stream is not None:
+            stream, device = self._previous.pop()
+            torch.accelerator.set_stream(stream)
+            torch.accelerator.set_device_index(device)
 
 
-def stream(stream: Optional[torch.Stream]) -> StreamContext:
+def stream(stream: torch.Stream | None) -> StreamContext:
+    """Makes a stream current inside a ``with`` block."""
     return StreamContext(stream)
+
+
+def wait_stream(stream: torch.Stream) -> None:
+    """Later work of the current stream waits for what ``stream`` has now."""
+    current_stream().wait_stream(stream)
+
+
+def wait_event(event: torch.Event) -> None:
+    """Later work of the current stream waits for ``event``."""
+    current_stream().wait_event(event)
+
+
+def record_event(event: torch.Event | None = None) -> torch.Event:
+    """Records ``event``, or a new one, on the current stream."""
+    return current_stream().record_event(event)
+
+
+def query() -> bool:
+    """Whether the current stream has nothing left to do."""
+    return current_stream().query()

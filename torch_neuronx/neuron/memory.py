@@ -18,10 +18,11 @@ def empty_cache() -> None:
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
     """Statistics of the allocator.
 
-    Keys as ``"allocated_bytes.all.current"`` (``allocation``, ``segment``, ``active``, ``inactive_split``,
-    ``allocated_bytes``, ``reserved_bytes``, ``active_bytes``, ``inactive_split_bytes``, ``requested_bytes``;
-    ``current``, ``peak``, ``allocated``, ``freed``), ``num_alloc_retries``, ``num_ooms``...; and the same as
-    nested dictionaries: ``stats["allocated_bytes"]["current"]``.
+    Dotted keys as ``"allocated_bytes.all.current"``: ``allocation``, ``segment``, ``active``,
+    ``inactive_split``, ``allocated_bytes``, ``reserved_bytes``, ``active_bytes``,
+    ``inactive_split_bytes`` or ``requested_bytes``, then ``current``, ``peak``, ``allocated`` or
+    ``freed``. The same as nested dictionaries: ``stats["allocated_bytes"]["current"]``. And plain
+    counts: ``num_alloc_retries``, ``num_ooms``, ``num_device_alloc``, ``num_device_free``.
     """
     nested = _C.memory_stats(checked_index(device))
     flat: dict[str, Any] = {}
@@ -80,11 +81,21 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     """A table of :func:`memory_stats`; ``abbreviated`` leaves out the counts."""
     index = checked_index(device)
     stats = _C.memory_stats(index)
-    rows = ["allocated_bytes", "active_bytes", "requested_bytes", "reserved_bytes", "inactive_split_bytes"]
+    rows = [
+        "allocated_bytes",
+        "active_bytes",
+        "requested_bytes",
+        "reserved_bytes",
+        "inactive_split_bytes",
+    ]
     if not abbreviated:
         rows += ["allocation", "active", "segment", "inactive_split"]
-    lines = [f"Memory of neuron:{index} ({stats['num_ooms']} OOMs, {stats['num_alloc_retries']} retries)"]
-    lines.append(f"{'':22}" + "".join(f"{name:>16}" for name in ("current", "peak", "allocated", "freed")))
+    lines = [
+        f"Memory of neuron:{index} ({stats['num_ooms']} OOMs, {stats['num_alloc_retries']} retries)"
+    ]
+    lines.append(
+        f"{'':22}" + "".join(f"{name:>16}" for name in ("current", "peak", "allocated", "freed"))
+    )
     for row in rows:
         lines.append(f"{row:22}" + "".join(f"{number:>16,}" for number in stats[row].values()))
     return "\n".join(lines)

@@ -1,0 +1,167 @@
+// The product by packed panels. One operand (the smaller one) is packed whole and shared by all tasks; each task
+// packs a run of panels of the other and multiplies them with the shared ones, block by block.
+#include <algorithm>
+
+#include "kernels/gemm_problem.h"
+#include "kernels/thread_pool.h"
+#include "kernels/workspace.h"
+
+namespace neuron::kernels {
+namespace {
+
+constexpr int64_t kSharedBytes = 32 << 20;  // packed shared operand; larger ones are taken in pieces
+constexpr int64_t kOwnBytes = 512 << 10;    // a task's packed panels
+constexpr int64_t kBlockRows = 168, kBlockColumns = 256;  // of sums at a time, with their operands in the L2 cache
+constexpr int64_t kPackTogether = 1 << 15;  // elements below which packing is not worth another thread
+constexpr int64_t kSlack = 64;              // bytes that the last vector of a panel may overrun
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+void Run(int64_t tasks, bool parallel, FunctionRef<void(int64_t)> fn) {
+  if (parallel) return ThreadPool::Get().ParallelFor(tasks, fn);
+  for (int64_t i = 0; i < tasks; ++i) fn(i);
+}
+
+// The rows of A or the columns of B, cut into panels.
+struct Side {
+  const char* data;
+  int64_t stride, k_stride;
+  int64_t count;
+  int width;
+
+  int64_t panels() const { return CeilDiv(count, width); }
+};
+
+class Blocked {
+ public:
+  explicit Blocked(const GemmProblem& p) : p_(p), kernels_(*p.kernels) {
+    units_ = CeilDiv(p.k, kernels_.k_unit);
+    // Equal heights instead of full tiles and a low rest.
+    const auto height = static_cast<int>(CeilDiv(p.m, CeilDiv(p.m, kernels_.max_rows)));
+    a_ = {p.a, p.a_row, p.a_col, p.m, height};
+    b_ = {p.b, p.b_col, p.b_row, p.n, kernels_.nr()};
+  }
+
+  void Multiply(bool parallel) {
+    const bool share_a = p_.m <= p_.n;
+    const Side& shared = share_a ? a_ : b_;
+    const Side& own = share_a ? b_ : a_;
+    const int64_t piece = std::clamp<int64_t>(kSharedBytes / PanelBytes(shared), 1, shared.panels());
+    const int64_t threads = parallel ? ThreadPool::Get().size() : 1;
+    const int64_t fair = CeilDiv(own.panels(), 4 * threads);
+    const int64_t run = std::clamp<int64_t>(kOwnBytes / PanelBytes(own), 1, std::max<int64_t>(1, fair));
+    for (int64_t first = 0; first < shared.panels(); first += piece) {
+      const int64_t panels = std::min(piece, shared.panels() - first);
+      char* packed = Buffer(Scratch::kShared, panels * PanelBytes(shared));
+      const bool together = parallel && panels * shared.width * p_.k >= kPackTogether;
+      Run(panels, together, [&](int64_t i) { Pack(shared, first + i, packed + i * PanelBytes(shared)); });
+      Run(CeilDiv(own.panels(), run), parallel, [&](int64_t task) {
+        const int64_t begin = task * run;
+        const int64_t count = std::min(run, own.panels() - begin);
+        char* mine = Buffer(Scratch::kOwn, count * PanelBytes(own));
+        for (int64_t i = 0; i < count; ++i) Pack(own, begin + i, mine + i * PanelBytes(own));
+        if (share_a) {
+          MultiplyPanels({packed, first, panels}, {mine, begin, count});
+        } else {
+          MultiplyPanels({mine, begin, count}, {packed, first, panels});
+        }
+      });
+    }
+  }
+
+ private:
+  struct Panels {
+    const char* data;
+    int64_t first, count;
+  };
+
+  int64_t PanelBytes(const Side& side) const {
+    return std::max<int64_t>(kSlack, units_ * kernels_.k_unit * side.width * kernels_.packed_bytes);
+  }
+
+  static char* Buffer(Scratch purpose, int64_t bytes) {
+    return static_cast<char*>(GetScratch(purpose, static_cast<size_t>(bytes + kSlack)));
+  }
+
+  void Pack(const Side& side, int64_t panel, char* to) const {
+    PackArgs args{};
+    const int64_t start = panel * side.width;
+    args.source = side.data + start * side.stride * p_.element_bytes;
+    args.stride = side.stride;
+    args.k_stride = side.k_stride;
+    args.k = p_.k;
+    args.count = static_cast<int>(std::min<int64_t>(side.width, side.count - start));
+    args.width = side.width;
+    args.panel = to;
+    kernels_.pack(args);
+  }
+
+  void MultiplyPanels(Panels a, Panels b) const {
+    const int64_t a_step = std::max<int64_t>(1, kBlockRows / a_.width);
+    const int64_t b_step = std::max<int64_t>(1, kBlockColumns / b_.width);
+    for (int64_t j = 0; j < b.count; j += b_step) {
+      for (int64_t i = 0; i < a.count; i += a_step) {
+        MultiplyBlock({a.data + i * PanelBytes(a_), a.first + i, std::min(a_step, a.count - i)},
+                      {b.data + j * PanelBytes(b_), b.first + j, std::min(b_step, b.count - j)});
+      }
+    }
+  }
+
+  // One block of sums over all of k, a stretch of k at a time: a panel of B stays in the L1 cache meanwhile.
+  void MultiplyBlock(Panels a, Panels b) const {
+    const int64_t stride = b.count * b_.width;
+    char* sums = Buffer(Scratch::kSums, a.count * a_.width * stride * kernels_.sum_bytes);
+    int64_t at = 0;
+    do {
+      const int64_t stretch = std::min<int64_t>(kernels_.block_units, units_ - at);
+      const bool last = at + stretch == units_;
+      for (int64_t j = 0; j < b.count; ++j) {
+        for (int64_t i = 0; i < a.count; ++i) {
+          char* tile = sums + (i * a_.width * stride + j * b_.width) * kernels_.sum_bytes;
+          MultiplyTile(a, b, i, j, at, stretch, tile, stride);
+          if (last) StoreTile((a.first + i) * a_.width, (b.first + j) * b_.width, tile, stride);
+        }
+      }
+      at += stretch;
+    } while (at < units_);
+  }
+
+  void MultiplyTile(Panels a, Panels b, int64_t i, int64_t j, int64_t at, int64_t stretch, char* tile,
+                    int64_t stride) const {
+    const int64_t unit_bytes = kernels_.k_unit * kernels_.packed_bytes;
+    const char* a_panel = a.data + i * PanelBytes(a_) + at * a_.width * unit_bytes;
+    const char* b_panel = b.data + j * PanelBytes(b_) + at * b_.width * unit_bytes;
+    const int64_t columns = p_.n - (b.first + j) * b_.width;
+    const int vectors = columns <= kernels_.vector_columns ? 1 : kernels_.vectors;
+    kernels_.packed[vectors - 1][a_.width - 1](stretch, a_panel, 0, b_panel, b_.width * unit_bytes,
+                                               at == 0 ? nullptr : tile, stride, tile, stride);
+  }
+
+  void StoreTile(int64_t row, int64_t column, const char* tile, int64_t stride) const {
+    StoreArgs args{};
+    args.sums = tile;
+    args.sums_stride = stride;
+    args.rows = static_cast<int>(std::min<int64_t>(a_.width, p_.m - row));
+    args.cols = static_cast<int>(std::min<int64_t>(b_.width, p_.n - column));
+    args.c = p_.c + (row * p_.c_row + column * p_.c_col) * p_.element_bytes;
+    args.c_row_stride = p_.c_row;
+    args.c_col_stride = p_.c_col;
+    args.d = p_.d == nullptr ? nullptr : p_.d + (row * p_.d_row + column * p_.d_col) * p_.element_bytes;
+    args.d_row_stride = p_.d_row;
+    args.d_col_stride = p_.d_col;
+    args.alpha = p_.alpha;
+    args.beta = p_.beta;
+    kernels_.store(args);
+  }
+
+  const GemmProblem& p_;
+  const GemmKernels& kernels_;
+  int64_t units_;
+  Side a_, b_;
+};
+
+}  // namespace
+
+void MultiplyBlocked(const GemmProblem& problem, bool parallel) { Blocked(problem).Multiply(parallel); }
+
+}  // namespace neuron::kernels

@@ -1,0 +1,19 @@
+# One file per instruction set, chosen at run time (kernels/cpu.h). -O3 and contraction to FMA are for these only.
+# uninitialized: g++ 12 reports its own AVX-512 headers.
+set(neuron_kernel_flags -O3 -ffp-contract=fast -Wno-uninitialized)
+set(neuron_avx2_flags ${neuron_kernel_flags} -mavx2 -mfma -mf16c)
+set(neuron_avx512_flags ${neuron_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd
+    -mprefer-vector-width=512)
+foreach(engine gemm attention)
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_portable.cc PROPERTIES COMPILE_OPTIONS "${neuron_kernel_flags}")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_avx2.cc PROPERTIES COMPILE_OPTIONS "${neuron_avx2_flags}")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_avx512.cc PROPERTIES COMPILE_OPTIONS "${neuron_avx512_flags}")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_avx512_bf16.cc PROPERTIES
+                              COMPILE_OPTIONS "${neuron_avx512_flags};-mavx512bf16")
+endforeach()
+# Machines without these instruction sets have no use for their files.
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  get_target_property(neuron_base_sources neuron_base SOURCES)
+  list(FILTER neuron_base_sources EXCLUDE REGEX "csrc/kernels/.*_avx")
+  set_target_properties(neuron_base PROPERTIES SOURCES "${neuron_base_sources}")
+endif()

@@ -1,0 +1,38 @@
+#include "kernels/workspace.h"
+
+#include <cstdlib>
+#include <memory>
+
+#include "support/error.h"
+
+namespace neuron::kernels {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+
+struct Block {
+  std::unique_ptr<void, Free> data;
+  size_t size = 0;
+};
+
+}  // namespace
+
+void* GetScratch(Scratch purpose, size_t bytes) {
+  thread_local Block blocks[3];
+  Block& block = blocks[static_cast<int>(purpose)];
+  if (block.size < bytes) {
+    const size_t size = (bytes + bytes / 4 + kAlignment - 1) / kAlignment * kAlignment;
+    block.data.reset();
+    block.size = 0;
+    block.data.reset(std::aligned_alloc(kAlignment, size));
+    if (block.data == nullptr) NEURON_THROW(kOutOfMemory, "no memory for ", size, " bytes of scratch");
+    block.size = size;
+  }
+  return block.data.get();
+}
+
+}  // namespace neuron::kernels

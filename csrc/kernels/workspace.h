@@ -1,0 +1,14 @@
+// Scratch memory of an engine: one growing block per thread and purpose, reused from call to call.
+#pragma once
+
+#include <cstddef>
+
+namespace neuron::kernels {
+
+enum class Scratch { kShared, kOwn, kSums };
+
+// At least `bytes` bytes, aligned to a cache line, of this thread; valid until the thread's next call for the same
+// purpose. Throws kOutOfMemory.
+void* GetScratch(Scratch purpose, size_t bytes);
+
+}  // namespace neuron::kernels

@@ -1,0 +1,88 @@
+#include "python/kernel_bindings.h"
+
+#include <pybind11/stl.h>
+
+#include <array>
+#include <atomic>
+
+#include "kernels/cpu.h"
+#include "kernels/gemm.h"
+#include "kernels/thread_pool.h"
+
+namespace py = pybind11;
+
+namespace neuron {
+namespace {
+
+// Strides are (batch, row, column), in elements; addresses are integers, 0 for null.
+void RunGemm(const std::string& dtype, std::array<int64_t, 4> batch_m_n_k, uintptr_t a, std::array<int64_t, 3> a_strides,
+             uintptr_t b, std::array<int64_t, 3> b_strides, uintptr_t c, std::array<int64_t, 3> c_strides, double alpha,
+             double beta, uintptr_t d, std::array<int64_t, 3> d_strides) {
+  kernels::GemmArgs g;
+  g.dtype = ParseDType(dtype);
+  g.batch = batch_m_n_k[0];
+  g.m = batch_m_n_k[1];
+  g.n = batch_m_n_k[2];
+  g.k = batch_m_n_k[3];
+  g.a = reinterpret_cast<const void*>(a);
+  g.a_batch_stride = a_strides[0];
+  g.a_row_stride = a_strides[1];
+  g.a_col_stride = a_strides[2];
+  g.b = reinterpret_cast<const void*>(b);
+  g.b_batch_stride = b_strides[0];
+  g.b_row_stride = b_strides[1];
+  g.b_col_stride = b_strides[2];
+  g.c = reinterpret_cast<void*>(c);
+  g.c_batch_stride = c_strides[0];
+  g.c_row_stride = c_strides[1];
+  g.c_col_stride = c_strides[2];
+  g.alpha = alpha;
+  g.beta = beta;
+  g.d = reinterpret_cast<const void*>(d);
+  g.d_batch_stride = d_strides[0];
+  g.d_row_stride = d_strides[1];
+  g.d_col_stride = d_strides[2];
+  const py::gil_scoped_release release;
+  kernels::Gemm(g);
+}
+
+// How often each item of a ParallelFor ran, with `spin` rounds of work in each item and optionally a nested loop.
+std::vector<int> CountItems(int64_t items, int64_t spin, bool nested) {
+  std::vector<std::atomic<int>> counts(static_cast<size_t>(items));
+  {
+    const py::gil_scoped_release release;
+    auto& pool = kernels::ThreadPool::Get();
+    pool.ParallelFor(items, [&](int64_t i) {
+      for (int64_t s = 0; s < spin; ++s) std::atomic_signal_fence(std::memory_order_seq_cst);
+      const auto count = [&](int64_t) { counts[static_cast<size_t>(i)].fetch_add(1); };
+      if (nested) {
+        pool.ParallelFor(3, count);
+      } else {
+        count(0);
+      }
+    });
+  }
+  return {counts.begin(), counts.end()};
+}
+
+}  // namespace
+
+void BindKernels(py::module_& m) {
+  py::module_ sub = m.def_submodule("kernels", "The engines of the software NeuronCore.");
+  sub.def("isa", [] { return std::string(kernels::Name(kernels::ActiveIsa())); });
+  sub.def("available_isas", [] {
+    std::vector<std::string> names;
+    using kernels::Isa;
+    for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+      if (kernels::CpuHas(isa)) names.emplace_back(kernels::Name(isa));
+    }
+    return names;
+  });
+  sub.def("num_threads", [] { return kernels::ThreadPool::Get().size(); });
+  sub.def("count_items", &CountItems, py::arg("items"), py::arg("spin") = 0, py::arg("nested") = false);
+  sub.def("gemm", &RunGemm, py::arg("dtype"), py::arg("batch_m_n_k"), py::arg("a"), py::arg("a_strides"), py::arg("b"),
+          py::arg("b_strides"), py::arg("c"), py::arg("c_strides"), py::arg("alpha") = 1.0, py::arg("beta") = 0.0,
+          py::arg("d") = 0, py::arg("d_strides") = std::array<int64_t, 3>{});
+}
+
+}  // namespace neuron
