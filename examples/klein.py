@@ -23,11 +23,15 @@ import torch_neuronx
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", default="tiny", choices=["tiny", "small", "real"])
-    parser.add_argument("--model", default="demo-model", help="directory of the pipeline; built if absent")
+    parser.add_argument(
+        "--model", default="demo-model", help="directory of the pipeline; built if absent"
+    )
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--height", type=int, default=256)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--prompt", default="A small cactus with a happy face in the Sahara desert.")
+    parser.add_argument(
+        "--prompt", default="A small cactus with a happy face in the Sahara desert."
+    )
     parser.add_argument("--output", default="output.png")
     args = parser.parse_args()
     logging.set_verbosity_error()

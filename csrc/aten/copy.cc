@@ -135,13 +135,19 @@ void BetweenCores(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 void CopyDefined(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
-  if (dst.is_complex() && src.scalar_type() == dst.scalar_type()) {
+  if (dst.is_complex() && src.is_complex()) {
     return CopyDefined(at::view_as_real(dst), at::view_as_real(src), non_blocking);
   }
   const bool to_device = dst.is_privateuseone();
   const bool from_device = src.is_privateuseone();
-  if (to_device && from_device && (dst.is_complex() || src.is_complex())) {
-    return CopyDefined(dst, src.cpu().to(dst.scalar_type()), non_blocking);
+  if (to_device && from_device && dst.is_complex()) {
+    const at::Tensor parts = at::view_as_real(dst);
+    parts.select(-1, 1).zero_();
+    return CopyDefined(parts.select(-1, 0), src, non_blocking);
+  }
+  if (to_device && from_device && src.is_complex()) {
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
+    return CopyDefined(dst, at::view_as_real(src).select(-1, 0), non_blocking);
   }
   if (!to_device) {
     TORCH_CHECK(dst.is_cpu(), "copy from ", src.device(), " to ", dst.device(), " is not supported: go through .cpu()");

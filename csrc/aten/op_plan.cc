@@ -64,10 +64,21 @@ ResultMeta MetaOf(const at::Tensor& tensor) {
   return meta;
 }
 
-DType NeedDType(c10::ScalarType type) {
+DType NeedDType(c10::ScalarType type, const lowering::Entry& entry) {
   const auto dtype = ToDType(type);
-  if (!dtype || IsComplex(*dtype)) NEURON_THROW(kUnsupported, "no code for dtype ", c10::toString(type));
+  if (!dtype || (IsComplex(*dtype) && !entry.moves_only && !entry.complex_as_pairs)) {
+    NEURON_THROW(kUnsupported, "no code for dtype ", c10::toString(type));
+  }
   return *dtype;
+}
+
+// Type and strides as the graph sees them: complex tensors as pairs where the lowering wants that.
+ir::Type GraphType(DType dtype, ir::Dims dims, ir::Dims& strides, const lowering::Entry& entry) {
+  if (!IsComplex(dtype) || !entry.complex_as_pairs) return {dtype, std::move(dims)};
+  for (int64_t& stride : strides) stride *= 2;
+  dims.push_back(2);
+  strides.push_back(1);
+  return {dtype == DType::kC64 ? DType::kF32 : DType::kF64, std::move(dims)};
 }
 
 ir::Dims ToDims(c10::IntArrayRef values) { return {values.begin(), values.end()}; }
@@ -143,8 +154,9 @@ namespace {
 // Launch meet them.
 class ArgBuilder {
  public:
-  ArgBuilder(ir::Graph& graph, lowering::Context& context, Plan& plan, std::ostringstream& text)
-      : graph_(graph), context_(context), plan_(plan), text_(text) {}
+  ArgBuilder(ir::Graph& graph, lowering::Context& context, const lowering::Entry& entry, Plan& plan,
+             std::ostringstream& text)
+      : graph_(graph), context_(context), entry_(entry), plan_(plan), text_(text) {}
 
   void Add(int index, const ArgSpec& spec, const c10::IValue& value) {
     if (spec.output_only) return;
@@ -177,7 +189,7 @@ class ArgBuilder {
       case ArgKind::kString:
         return value.toStringRef();
       case ArgKind::kDtype:
-        return NeedDType(value.toScalarType());
+        return NeedDType(value.toScalarType(), entry_);
       case ArgKind::kDevice:
       case ArgKind::kGenerator:
       case ArgKind::kIgnored:
@@ -191,12 +203,16 @@ class ArgBuilder {
     if (!tensor.defined()) return out;
     text_ << (first_ ? "" : ", ") << Describe(tensor);
     first_ = false;
-    const DType dtype = NeedDType(tensor.scalar_type());
+    const DType dtype = NeedDType(tensor.scalar_type(), entry_);
     out.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
     if (OnDevice(tensor)) {
-      out.value = graph_.AddParameter({dtype, ToDims(tensor.sizes())}, ToDims(tensor.strides()));
+      ir::Dims strides = ToDims(tensor.strides());
+      const ir::Type type = GraphType(dtype, ToDims(tensor.sizes()), strides, entry_);
+      out.is_complex = IsComplex(dtype);
+      out.value = graph_.AddParameter(type, strides);
       return out;
     }
+    if (IsComplex(dtype)) NEURON_THROW(kUnsupported, "complex number on the CPU");
     const DType word = IsFloat(dtype) ? DType::kF64 : dtype == DType::kBool ? DType::kBool : DType::kI64;
     plan_.scalars.push_back({index, element});
     out.value = context_.b.Convert(graph_.AddScalar(word), dtype);
@@ -217,6 +233,7 @@ class ArgBuilder {
 
   ir::Graph& graph_;
   lowering::Context& context_;
+  const lowering::Entry& entry_;
   Plan& plan_;
   std::ostringstream& text_;
   bool first_ = true;
@@ -227,16 +244,20 @@ class ArgBuilder {
 void OpKernel::Lower(const c10::IValue* args, const Call& call, Plan& plan) const {
   ir::Graph graph(schema_.name);
   lowering::Context context(graph, schema_.name);
-  context.SetDefaultFloat(NeedDType(c10::typeMetaToScalarType(c10::get_default_dtype())));
+  context.SetDefaultFloat(NeedDType(c10::typeMetaToScalarType(c10::get_default_dtype()), entry_));
   std::ostringstream text;
-  ArgBuilder builder(graph, context, plan, text);
+  ArgBuilder builder(graph, context, entry_, plan, text);
   for (size_t i = 0; i < schema_.args.size(); ++i) builder.Add(static_cast<int>(i), schema_.args[i], args[i]);
   if (entry_.random) {
     ir::Op* seed = graph.AddScalar(DType::kI64);
     context.SetRandom(seed, graph.AddScalar(DType::kI64));
     plan.random_count = plan.results[0].numel;
   }
-  for (const ResultMeta& meta : plan.results) context.AddResult({NeedDType(meta.dtype), ToDims(meta.sizes)});
+  std::vector<ir::Dims> strides;
+  for (const ResultMeta& meta : plan.results) {
+    strides.push_back(ToDims(meta.strides));
+    context.AddResult(GraphType(NeedDType(meta.dtype, entry_), ToDims(meta.sizes), strides.back(), entry_));
+  }
   entry_.lower(context);
   for (size_t i = 0; i < plan.results.size(); ++i) {
     int alias = -1;
@@ -248,7 +269,7 @@ void OpKernel::Lower(const c10::IValue* args, const Call& call, Plan& plan) cons
                         input.strides() == written->strides() && input.scalar_type() == written->scalar_type();
       if (same && input.numel() > 0) alias = static_cast<int>(k);
     }
-    graph.AddOutput(context.returned()[i], ToDims(plan.results[i].strides), alias);
+    graph.AddOutput(context.returned()[i], strides[i], alias);
   }
   graph.RemoveDeadOps();
   auto launch = std::make_shared<platform::LaunchContext>();

@@ -1,5 +1,6 @@
 // The device's own operators: what the lowering table names "neuron::...", with their meta kernels.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index.h>
 #include <torch/library.h>
 
 #include "aten/launch.h"
@@ -26,6 +27,14 @@ std::tuple<at::Tensor, at::Tensor> AttentionMeta(const at::Tensor& query, const 
   return {out, lse};
 }
 
+at::Tensor IndexMeta(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
+  return at::index(self, indices);
+}
+
+at::Tensor NonzeroMeta(const at::Tensor& self, int64_t count) {
+  return at::empty({count, self.dim()}, self.options().dtype(at::kLong));
+}
+
 }  // namespace
 
 void LaunchStridedCopy(const at::Tensor& dst, const at::Tensor& src) {
@@ -36,11 +45,15 @@ void LaunchStridedCopy(const at::Tensor& dst, const at::Tensor& src) {
 
 TORCH_LIBRARY(neuron, m) {
   m.def("copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)");
+  m.def("index(Tensor self, Tensor?[] indices) -> Tensor");
+  m.def("nonzero(Tensor self, SymInt count) -> Tensor");
   m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool is_causal, float scale) -> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(neuron, Meta, m) {
   m.impl("copy.out", TORCH_FN(CopyMeta));
+  m.impl("index", TORCH_FN(IndexMeta));
+  m.impl("nonzero", TORCH_FN(NonzeroMeta));
   m.impl("attention", TORCH_FN(AttentionMeta));
 }
 

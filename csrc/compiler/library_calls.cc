@@ -82,6 +82,7 @@ bool IsLibraryOp(OpCode code) {
     case OpCode::kSort:
     case OpCode::kArgSort:
     case OpCode::kCumSum:
+    case OpCode::kNonzero:
       return true;
     default:
       return false;
@@ -104,6 +105,10 @@ LibraryStep MakeLibraryStep(const Op& op, const std::vector<Place>& places) {
       for (const Place& place : places) step.tensors.push_back(Describe(place));
       step.attributes.ints = {op.Int("is_causal")};
       step.attributes.doubles = {op.Double("scale")};
+      break;
+    case OpCode::kNonzero:
+      step.name = "nonzero";
+      for (const Place& place : places) step.tensors.push_back(Describe(place));
       break;
     case OpCode::kSort:
     case OpCode::kArgSort:

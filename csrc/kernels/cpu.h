@@ -12,5 +12,7 @@ std::string_view Name(Isa isa);
 // kInvalidArgument if the CPU lacks it or no such name exists.
 Isa ActiveIsa();
 bool CpuHas(Isa isa);
+// The instruction set of that name. Throws kInvalidArgument as ActiveIsa does.
+Isa ParseIsa(std::string_view name);
 
 }  // namespace neuron::kernels

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cpu.h"
 #include "kernels/gemm_problem.h"
 #include "kernels/thread_pool.h"
 #include "support/error.h"
@@ -13,23 +12,6 @@ namespace {
 
 // Below this many multiplications, waking a thread costs more than it saves.
 constexpr double kParallelWork = 5e5;
-
-const GemmKernels* FindKernels(DType dtype) {
-#if defined(__x86_64__)
-  switch (ActiveIsa()) {
-    case Isa::kAvx512Bf16:
-      if (const GemmKernels* found = avx512_bf16::FindGemmKernels(dtype)) return found;
-      [[fallthrough]];
-    case Isa::kAvx512:
-      return avx512::FindGemmKernels(dtype);
-    case Isa::kAvx2:
-      return avx2::FindGemmKernels(dtype);
-    case Isa::kPortable:
-      break;
-  }
-#endif
-  return portable::FindGemmKernels(dtype);
-}
 
 void Check(const GemmArgs& g) {
   const int64_t values[] = {g.m,          g.n,          g.k,          g.batch,        g.a_batch_stride, g.b_batch_stride,
@@ -66,10 +48,27 @@ void Multiply(GemmProblem p, bool parallel) {
 
 }  // namespace
 
-void Gemm(const GemmArgs& args) {
+const GemmKernels* FindGemmKernels(DType dtype, [[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::kAvx512Bf16:
+      if (const GemmKernels* found = avx512_bf16::FindGemmKernels(dtype)) return found;
+      [[fallthrough]];
+    case Isa::kAvx512:
+      return avx512::FindGemmKernels(dtype);
+    case Isa::kAvx2:
+      return avx2::FindGemmKernels(dtype);
+    case Isa::kPortable:
+      break;
+  }
+#endif
+  return portable::FindGemmKernels(dtype);
+}
+
+void Gemm(const GemmArgs& args, Isa isa) {
   Check(args);
   GemmProblem p{};
-  p.kernels = FindKernels(args.dtype);
+  p.kernels = FindGemmKernels(args.dtype, isa);
   if (p.kernels == nullptr) NEURON_THROW(kUnsupported, "gemm: no kernel for ", Name(args.dtype));
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   const bool addend = args.beta != 0 && args.d != nullptr;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu.h"
 #include "support/dtype.h"
 
 namespace neuron::kernels {
@@ -31,6 +32,6 @@ struct GemmArgs {
 // the layout and the instruction set, never on the number of threads.
 // On AVX512-BF16, products of bf16 treat denormals as zero (VDPBF16PS does).
 // Throws kUnsupported for other dtypes and kInvalidArgument for negative sizes or strides.
-void Gemm(const GemmArgs& args);
+void Gemm(const GemmArgs& args, Isa isa = ActiveIsa());
 
 }  // namespace neuron::kernels

@@ -1,8 +1,9 @@
-// One product of the batch, and the ways to compute it. Internal to gemm.cc and gemm_blocked.cc.
+// One product of the batch, and the ways to compute it. Internal to this folder.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cpu.h"
 #include "kernels/gemm_kernels.h"
 
 namespace neuron::kernels {
@@ -22,6 +23,9 @@ struct GemmProblem {
   int64_t d_row, d_col;
   double alpha, beta;
 };
+
+// The kernels of that instruction set, null if the dtype cannot be multiplied.
+const GemmKernels* FindGemmKernels(DType dtype, Isa isa);
 
 // A and B packed into panels. Any layout.
 void MultiplyBlocked(const GemmProblem& problem, bool parallel);

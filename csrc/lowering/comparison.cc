@@ -69,7 +69,7 @@ void AddComparisons(Table& t) {
   t.Add("logical_xor", LowerLogical<OpCode::kXor>);
   t.Add("logical_not", LowerLogicalNot);
   t.Add("isnan", LowerIsNan);
-  t.Add("where.self", LowerWhere);
+  t.Add("where.self", LowerWhere).moves_only = true;
   t.Add("masked_fill.Scalar", LowerMaskedFill);
   t.Add("masked_fill.Tensor", LowerMaskedFillTensor);
 }

@@ -17,6 +17,7 @@ namespace neuron::lowering {
 struct TensorArg {
   Op* value = nullptr;          // null: undefined
   bool wrapped_number = false;  // a Python number: it does not decide the result's dtype
+  bool is_complex = false;      // given as pairs: see Entry::complex_as_pairs
 };
 
 // A number. Its value is known to the lowering only if the table says so (static_args) or if it is one of

@@ -22,7 +22,7 @@ void LowerArange(Context& c) {
 void AddFactories(Table& t) {
   t.Add("fill_.Scalar", LowerFillScalar).aliases = {"fill.Scalar"};
   t.Add("fill_.Tensor", LowerFillTensor).aliases = {"fill.Tensor"};
-  t.Add("zero_", LowerZero);
+  t.Add("zero_", LowerZero).moves_only = true;
   t.Add("arange.start_out", LowerArange).static_args = {"start", "end", "step"};
 }
 

@@ -126,18 +126,21 @@ void LowerIndex(Context& c) {
   c.Return({c.b.Transpose(taken, MoveBack(nd.shape.size(), nd.at, type.dims.size()))});
 }
 
+void LowerNonzero(Context& c) { c.Return({c.b.graph().Add(OpCode::kNonzero, c.Result(), {c.T("self")})}); }
+
 }  // namespace
 
 void AddIndexing(Table& t) {
-  t.Add("embedding", LowerEmbedding);
-  t.Add("index_select", LowerIndexSelect);
-  t.Add("gather", LowerGather);
-  t.Add("scatter.src", LowerScatterSource<kSet>);
+  t.Add("embedding", LowerEmbedding).moves_only = true;
+  t.Add("index_select", LowerIndexSelect).moves_only = true;
+  t.Add("gather", LowerGather).moves_only = true;
+  t.Add("scatter.src", LowerScatterSource<kSet>).moves_only = true;
   t.Add("scatter.value", LowerScatterValue);
   t.Add("scatter.reduce", LowerScatterReduce);
   t.Add("scatter.value_reduce", LowerScatterValueReduce);
   t.Add("scatter_add", LowerScatterSource<kAdd>);
-  t.Add("index.Tensor", LowerIndex);
+  t.Add("neuron::nonzero", LowerNonzero).moves_only = true;
+  t.Add("neuron::index", LowerIndex).moves_only = true;
 }
 
 }  // namespace neuron::lowering

@@ -17,6 +17,38 @@ void LowerBinary(Context& c) {
   ReturnAs(c, c.b.Binary(kCode, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)), common);
 }
 
+// Real and imaginary part of a complex operand given as pairs; of a real one itself and 0.
+std::pair<Op*, Op*> Parts(Context& c, const TensorArg& tensor, DType part) {
+  auto& b = c.b;
+  Op* x = tensor.value;
+  if (!tensor.is_complex) return {b.Convert(x, part), b.Const(part, 0)};
+  const int64_t last = x->type.rank() - 1;
+  const Dims dims(x->type.dims.begin(), x->type.dims.end() - 1);
+  const auto pick = [&](int64_t i) { return b.Convert(b.Reshape(b.Slice(x, last, i, i + 1), dims), part); };
+  return {pick(0), pick(1)};
+}
+
+void ReturnPairs(Context& c, Op* real, Op* imaginary) {
+  auto& b = c.b;
+  Dims dims = c.Result().dims;
+  dims.pop_back();
+  Dims pair = dims;
+  pair.push_back(1);
+  const auto column = [&](Op* x) { return b.Reshape(b.Broadcast(x, dims), pair); };
+  c.Return({b.Concatenate({column(real), column(imaginary)}, static_cast<int64_t>(dims.size()))});
+}
+
+void LowerMul(Context& c) {
+  const TensorArg& x = c.Tensor("self");
+  const TensorArg& y = c.Tensor("other");
+  if (!x.is_complex && !y.is_complex) return LowerBinary<OpCode::kMultiply>(c);
+  auto& b = c.b;
+  const DType part = c.Result().dtype;
+  const auto [a, p] = Parts(c, x, part);
+  const auto [d, q] = Parts(c, y, part);
+  ReturnPairs(c, b.Sub(b.Mul(a, d), b.Mul(p, q)), b.Add(b.Mul(a, q), b.Mul(p, d)));
+}
+
 // self +- alpha * other, in one rounding.
 template <OpCode kCode>
 void LowerAddSub(Context& c) {
@@ -270,7 +302,7 @@ void AddPointwise(Table& t) {
   t.Add("sub.Tensor", LowerAddSub<OpCode::kSubtract>);
   t.Add("rsub.Tensor", LowerRsubTensor);
   t.Add("rsub.Scalar", LowerRsubScalar);
-  t.Add("mul.Tensor", LowerBinary<OpCode::kMultiply>);
+  t.Add("mul.Tensor", LowerMul).complex_as_pairs = true;
   t.Add("div.Tensor", LowerDiv);
   t.Add("div.Tensor_mode", LowerDivMode).aliases = {"div.out_mode"};
   t.Add("floor_divide", LowerFloorDivide).aliases = {"floor_divide_.Tensor"};

@@ -112,15 +112,15 @@ void LowerFlip(Context& c) {
 }  // namespace
 
 void AddShapes(Table& t) {
-  t.Add("neuron::copy.out", LowerCopy);
-  t.Add("cat", LowerCat);
+  t.Add("neuron::copy.out", LowerCopy).moves_only = true;
+  t.Add("cat", LowerCat).moves_only = true;
   t.Add("constant_pad_nd", LowerConstantPad);
   t.Add("upsample_nearest1d", LowerUpsampleNearest1d).static_args = {"scales"};
   t.Add("upsample_nearest3d", LowerUpsampleNearest3d).static_args = {"scales_d", "scales_h", "scales_w"};
   t.Add("upsample_nearest2d", LowerUpsampleNearest2d).static_args = {"scales_h", "scales_w"};
-  t.Add("tril", LowerTriangle<true>);
-  t.Add("triu", LowerTriangle<false>);
-  t.Add("flip", LowerFlip);
+  t.Add("tril", LowerTriangle<true>).moves_only = true;
+  t.Add("triu", LowerTriangle<false>).moves_only = true;
+  t.Add("flip", LowerFlip).moves_only = true;
 }
 
 }  // namespace neuron::lowering

@@ -20,6 +20,10 @@ struct Entry {
   std::vector<std::string> static_args;
   // Draws random numbers: one counter per element of the first result, from the generator argument.
   bool random = false;
+  // Moves elements without looking at them: complex ones too.
+  bool moves_only = false;
+  // Complex tensors arrive as real ones with a last dimension of 2 (real, imaginary).
+  bool complex_as_pairs = false;
   // Extra forms that do not follow from the name, "aten overload" each.
   std::vector<std::string> aliases;
 };

@@ -2,9 +2,11 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
+#include "kernels/attention.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm.h"
 #include "kernels/thread_pool.h"
@@ -14,10 +16,14 @@ namespace py = pybind11;
 namespace neuron {
 namespace {
 
+kernels::Isa ChooseIsa(const std::string& name) {
+  return name.empty() ? kernels::ActiveIsa() : kernels::ParseIsa(name);
+}
+
 // Strides are (batch, row, column), in elements; addresses are integers, 0 for null.
 void RunGemm(const std::string& dtype, std::array<int64_t, 4> batch_m_n_k, uintptr_t a, std::array<int64_t, 3> a_strides,
              uintptr_t b, std::array<int64_t, 3> b_strides, uintptr_t c, std::array<int64_t, 3> c_strides, double alpha,
-             double beta, uintptr_t d, std::array<int64_t, 3> d_strides) {
+             double beta, uintptr_t d, std::array<int64_t, 3> d_strides, const std::string& isa) {
   kernels::GemmArgs g;
   g.dtype = ParseDType(dtype);
   g.batch = batch_m_n_k[0];
@@ -42,8 +48,38 @@ void RunGemm(const std::string& dtype, std::array<int64_t, 4> batch_m_n_k, uintp
   g.d_batch_stride = d_strides[0];
   g.d_row_stride = d_strides[1];
   g.d_col_stride = d_strides[2];
+  const kernels::Isa chosen = ChooseIsa(isa);
   const py::gil_scoped_release release;
-  kernels::Gemm(g);
+  kernels::Gemm(g, chosen);
+}
+
+// sizes: batch, heads, kv_heads, q_len, kv_len, head_dim, v_dim. Strides in elements.
+void RunAttention(const std::string& dtype, std::array<int64_t, 7> sizes, std::array<uintptr_t, 4> q_k_v_out,
+                  std::array<std::array<int64_t, 4>, 4> strides, bool causal, double scale, uintptr_t bias,
+                  const std::string& bias_dtype, std::array<int64_t, 4> bias_strides, uintptr_t lse,
+                  std::array<int64_t, 3> lse_strides, const std::string& isa) {
+  kernels::AttentionArgs a;
+  a.dtype = ParseDType(dtype);
+  int64_t* const fields[] = {&a.batch, &a.heads, &a.kv_heads, &a.q_len, &a.kv_len, &a.head_dim, &a.v_dim};
+  for (size_t i = 0; i < sizes.size(); ++i) *fields[i] = sizes[i];
+  a.q = reinterpret_cast<const void*>(q_k_v_out[0]);
+  a.k = reinterpret_cast<const void*>(q_k_v_out[1]);
+  a.v = reinterpret_cast<const void*>(q_k_v_out[2]);
+  a.out = reinterpret_cast<void*>(q_k_v_out[3]);
+  std::copy_n(strides[0].begin(), 4, a.q_strides);
+  std::copy_n(strides[1].begin(), 4, a.k_strides);
+  std::copy_n(strides[2].begin(), 4, a.v_strides);
+  std::copy_n(strides[3].begin(), 4, a.out_strides);
+  a.causal = causal;
+  a.scale = scale;
+  a.bias = reinterpret_cast<const void*>(bias);
+  a.bias_dtype = ParseDType(bias_dtype);
+  std::copy_n(bias_strides.begin(), 4, a.bias_strides);
+  a.lse = reinterpret_cast<float*>(lse);
+  std::copy_n(lse_strides.begin(), 3, a.lse_strides);
+  const kernels::Isa chosen = ChooseIsa(isa);
+  const py::gil_scoped_release release;
+  kernels::Attention(a, chosen);
 }
 
 // How often each item of a ParallelFor ran, with `spin` rounds of work in each item and optionally a nested loop.
@@ -82,7 +118,11 @@ void BindKernels(py::module_& m) {
   sub.def("count_items", &CountItems, py::arg("items"), py::arg("spin") = 0, py::arg("nested") = false);
   sub.def("gemm", &RunGemm, py::arg("dtype"), py::arg("batch_m_n_k"), py::arg("a"), py::arg("a_strides"), py::arg("b"),
           py::arg("b_strides"), py::arg("c"), py::arg("c_strides"), py::arg("alpha") = 1.0, py::arg("beta") = 0.0,
-          py::arg("d") = 0, py::arg("d_strides") = std::array<int64_t, 3>{});
+          py::arg("d") = 0, py::arg("d_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "");
+  sub.def("attention", &RunAttention, py::arg("dtype"), py::arg("sizes"), py::arg("q_k_v_out"), py::arg("strides"),
+          py::arg("causal") = false, py::arg("scale") = 1.0, py::arg("bias") = 0, py::arg("bias_dtype") = "b8",
+          py::arg("bias_strides") = std::array<int64_t, 4>{}, py::arg("lse") = 0,
+          py::arg("lse_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "");
 }
 
 }  // namespace neuron

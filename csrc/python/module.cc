@@ -6,6 +6,7 @@
 #include "aten/op_kernel.h"
 #include "compiler/host_compiler.h"
 #include "platform/host/driver.h"
+#include "platform/host/engines.h"
 #include "python/compiler_bindings.h"
 #include "python/device_bindings.h"
 #include "python/errors.h"
@@ -14,6 +15,7 @@ PYBIND11_MODULE(_C, m) {
   using namespace neuron;
   m.doc() = "The extension of torch_neuronx: the device, its compiler and its platforms.";
   RegisterErrors(m);
+  host::RegisterDataEngines();
   aten::RegisterLibtorchFunctions();
   host::RegisterHostDriver(compiler::HostCompiler);
   aten::RegisterDevice();

@@ -50,6 +50,7 @@ Value* Emitter::EmitCompute(const loop::Inst& inst) {
     default:
       break;
   }
+  if (IsComplex(dtype)) Unsupported(inst, dtype);
   if (IsIntegral(dtype)) return EmitInteger(inst, dtype, args);
   if (dtype == DType::kF64) return EmitFloat(inst, args);
   for (Value*& arg : args) arg = ToF32(arg, dtype);
@@ -249,6 +250,7 @@ Value* Emitter::FromF32(Value* value, DType to) {
 
 Value* Emitter::EmitConvert(Value* value, DType from, DType to) {
   if (from == to) return value;
+  NEURON_CHECK(!IsComplex(from) && !IsComplex(to), "conversion of complex values");
   const int width = WidthOf(value);
   llvm::Type* f32 = Widened(b_.getFloatTy(), width);
   if (IsFloat(from)) {

@@ -204,6 +204,10 @@ Value* Emitter::EmitIndex(int id) {
 Value* Emitter::EmitConst(const loop::Inst& inst) {
   llvm::Type* type = LaneType(inst.dtype);
   if (IsIntegral(inst.dtype)) return llvm::ConstantInt::get(type, static_cast<uint64_t>(inst.ivalue), true, true);
+  if (IsComplex(inst.dtype)) {
+    NEURON_CHECK(inst.value == 0, "a complex constant other than 0");
+    return llvm::Constant::getNullValue(type);
+  }
   if (inst.dtype == DType::kBF16) {
     return EmitRoundToBf16(b_, llvm::ConstantFP::get(b_.getFloatTy(), inst.value));
   }

@@ -1,8 +1,11 @@
-// Registers csrc/kernels as library functions: "gemm", "attention", "attention_lse".
+// Library functions of the software NeuronCores.
 #pragma once
 
 namespace neuron::host {
 
+// csrc/kernels: "gemm", "attention".
 void RegisterEngines();
+// What moves data by its values: "nonzero".
+void RegisterDataEngines();
 
 }  // namespace neuron::host

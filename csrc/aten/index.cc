@@ -1,0 +1,88 @@
+// Indexing whose result's shape depends on data: masks are counted, then turned into positions.
+#include <ATen/core/List.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/sum.h>
+#include <torch/library.h>
+
+#include "aten/op_kernel.h"
+
+namespace neuron::aten {
+namespace {
+
+using OptionalTensors = c10::List<std::optional<at::Tensor>>;
+
+at::Tensor Nonzero(const at::Tensor& self) {
+  static OpKernel& kernel = GetOpKernel("neuron::nonzero");
+  const int64_t count = at::sum(self.to(at::kBool)).item<int64_t>();
+  torch::jit::Stack stack{self, count};
+  kernel.Run(&stack);
+  return stack[0].toTensor();
+}
+
+at::Tensor& NonzeroOut(const at::Tensor& self, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == at::kLong, "nonzero: Expected out tensor to have scalar type Long but got ", out.scalar_type());
+  const at::Tensor positions = Nonzero(self);
+  at::native::resize_output(out, positions.sizes());
+  return out.copy_(positions);
+}
+
+// One i64 index per indexed dimension, all on the device.
+OptionalTensors ExpandIndices(const at::Tensor& self, const OptionalTensors& indices) {
+  OptionalTensors out;
+  int64_t dim = 0;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (!index || !index->defined()) {
+      out.push_back(std::nullopt);
+      ++dim;
+      continue;
+    }
+    at::Tensor moved = index->is_cpu() ? index->to(self.device()) : *index;
+    if (moved.scalar_type() != at::kBool && moved.scalar_type() != at::kByte) {
+      out.push_back(moved);
+      ++dim;
+      continue;
+    }
+    for (int64_t d = 0; d < moved.dim(); ++d) {
+      TORCH_CHECK_INDEX(dim + d < self.dim() && moved.size(d) == self.size(dim + d), "The shape of the mask ", moved.sizes(),
+                        " at index ", d, " does not match the shape of the indexed tensor ", self.sizes(), " at index ", dim + d);
+    }
+    // A 0-dim mask selects all or nothing along a new dimension of size 1 or 0.
+    const at::Tensor positions = Nonzero(moved.dim() == 0 ? moved.unsqueeze(0) : moved);
+    for (int64_t d = 0; d < positions.size(1); ++d) out.push_back(positions.select(1, d));
+    dim += moved.dim();
+  }
+  return out;
+}
+
+at::Tensor Index(const at::Tensor& self, const OptionalTensors& indices) {
+  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim() || self.dim() == 0, "too many indices for tensor of dimension ",
+                    self.dim(), " (got ", indices.size(), ")");
+  bool zero_dim_mask = false;
+  for (const std::optional<at::Tensor>& index : indices) {
+    zero_dim_mask |= index && index->defined() && index->dim() == 0 &&
+                     (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+  }
+  const at::Tensor base = zero_dim_mask ? self.unsqueeze(0) : self;
+  static OpKernel& kernel = GetOpKernel("neuron::index");
+  torch::jit::Stack stack{base, ExpandIndices(base, indices)};
+  kernel.Run(&stack);
+  return stack[0].toTensor();
+}
+
+at::Tensor& IndexOut(const at::Tensor& self, const OptionalTensors& indices, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "index: expected out of dtype ", self.scalar_type(), ", got ", out.scalar_type());
+  const at::Tensor result = Index(self, indices);
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("nonzero", TORCH_FN(Nonzero));
+  m.impl("nonzero.out", TORCH_FN(NonzeroOut));
+  m.impl("index.Tensor", TORCH_FN(Index));
+  m.impl("index.Tensor_out", TORCH_FN(IndexOut));
+}
+
+}  // namespace neuron::aten

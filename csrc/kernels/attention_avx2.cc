@@ -1,0 +1,23 @@
+// Attention's kernels for one instruction set; kernels.cmake sets its compiler flags.
+#include <immintrin.h>
+
+#include <initializer_list>
+
+#include "kernels/attention_kernels.h"
+
+namespace neuron::kernels::avx2 {
+namespace {
+
+#include "kernels/scalar.inc"
+// The vectors come next, then what is built on them.
+#include "kernels/simd_avx2.inc"
+#include "kernels/attention_softmax.inc"
+
+}  // namespace
+
+const AttentionKernels& GetAttentionKernels() {
+  static constexpr AttentionKernels kKernels = {Softmax, Scale};
+  return kKernels;
+}
+
+}  // namespace neuron::kernels::avx2
