@@ -44,7 +44,7 @@ docs: $(STAMPS)/build
 	$(PY) tools/generate_docs.py
 
 bench: $(STAMPS)/build $(STAMPS)/requirements-demo
-	$(PY) -m benchmarks.run
+	$(PY) -m benchmarks.eager
 
 clean:
 	rm -rf build dist $(CURDIR)/.venv demo-model output.png

@@ -1,9 +1,9 @@
 """The main job: a FLUX.2-klein pipeline makes an image on "neuron".
 
-    python examples/klein.py [--size tiny|small|real] [--steps 4] [--height 64] [--width 64] [--output output.png]
+    python examples/klein.py [--size tiny|small|real] [--steps 4] [--output output.png]
 
-The pipeline's directory is built with random weights if it is absent (no network needed), so the picture shows
-noise: that every part of a real pipeline runs, not what a trained model paints.
+The pipeline's directory is built with random weights if it is absent (no network needed). So the
+picture shows noise: that every part of a real pipeline runs, not what a trained model paints.
 """
 
 from __future__ import annotations
@@ -17,15 +17,34 @@ from diffusers import Flux2KleinPipeline
 from diffusers.utils import logging
 from make_klein import build_pipeline
 
-import torch_neuronx
+import torch_neuronx  # for the counters at the end; the device needs no import
+
+
+def pipeline_directory(parent: Path, size: str) -> Path:
+    """The directory of the pipeline of this size, built if it is absent."""
+    directory = parent / size
+    if not directory.exists():
+        print(f"building a {size} FLUX.2-klein pipeline with random weights in {directory}")
+        unfinished = parent / f"{size}.unfinished"
+        build_pipeline(size).save_pretrained(unfinished)
+        unfinished.rename(directory)
+    return directory
+
+
+def report() -> None:
+    metrics = torch_neuronx.metrics.get_compilation_metrics()
+    print(
+        f"kernels: {metrics['compilations']} compiled in {metrics['compile_seconds']:.1f} s, "
+        f"{metrics['disk_hits']} loaded from the cache"
+    )
+    fallbacks = torch_neuronx.get_fallback_ops()
+    print(f"ops that fell back to the CPU: {', '.join(fallbacks) if fallbacks else 'none'}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description='Makes an image on "neuron".')
     parser.add_argument("--size", default="tiny", choices=["tiny", "small", "real"])
-    parser.add_argument(
-        "--model", default="demo-model", help="directory of the pipeline; built if absent"
-    )
+    parser.add_argument("--model", default="demo-model", help="where the pipelines are kept")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--height", type=int, default=256)
     parser.add_argument("--width", type=int, default=256)
@@ -35,12 +54,9 @@ def main() -> None:
     parser.add_argument("--output", default="output.png")
     args = parser.parse_args()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
-    directory = Path(args.model) / args.size
-    if not (directory / "model_index.json").exists():
-        print(f"building a {args.size} FLUX.2-klein pipeline with random weights in {directory}")
-        build_pipeline(args.size).save_pretrained(directory)
-
+    directory = pipeline_directory(Path(args.model), args.size)
     pipe = Flux2KleinPipeline.from_pretrained(directory, dtype=torch.bfloat16)
     pipe.to("neuron")
     pipe.set_progress_bar_config(disable=True)
@@ -56,14 +72,7 @@ def main() -> None:
         ).images[0]
         print(f"{name}: {time.perf_counter() - start:.2f} s")
     image.save(args.output)
-
-    metrics = torch_neuronx.metrics.get_compilation_metrics()
-    print(
-        f"kernels: {metrics['compilations']} compiled in {metrics['compile_seconds']:.1f} s, "
-        f"{metrics['disk_hits']} loaded from the cache"
-    )
-    fallbacks = torch_neuronx.get_fallback_ops()
-    print(f"ops that fell back to the CPU: {', '.join(fallbacks) if fallbacks else 'none'}")
+    report()
     print(f"wrote {args.output}")
 
 

@@ -1,4 +1,4 @@
-"""Every test session has its own cache of executables, so that counts of compiles mean something."""
+"""Each test session has its own cache of executables, so that counts of compiles mean something."""
 
 from __future__ import annotations
 

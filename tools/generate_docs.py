@@ -8,20 +8,22 @@ import torch  # noqa: F401 (the extension needs torch loaded first)
 
 from torch_neuronx import _C
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def environment() -> str:
     lines = [
         "# Environment variables",
         "",
-        "Made by `make docs` from `csrc/support/env_table.inc`. Each is read once, at its first use.",
+        "Made by `make docs` from `csrc/support/env_table.inc`. Each is read once, at its first",
+        "use. A value that cannot be understood is an error that names the variable.",
         "",
         "| variable | type | default | meaning |",
         "|---|---|---|---|",
     ]
     for name, kind, default, text in _C.device.env_table():
-        lines.append(f"| `{name}` | {kind.lower()} | {f'`{default}`' if default else 'empty'} | {text} |")
+        shown = f"`{default}`" if default else "empty"
+        lines.append(f"| `{name}` | {kind.lower()} | {shown} | {text} |")
     return "\n".join(lines) + "\n"
 
 
@@ -30,9 +32,9 @@ def ops() -> str:
     lines = [
         "# Lowered ops",
         "",
-        "Made by `make docs` from the lowering table (`csrc/lowering`). Each runs on the device together with its",
-        "out= and in-place forms; views and copies do too. Every other op runs on the CPU, visibly: see",
-        "`torch_neuronx.get_fallback_ops()`.",
+        "Made by `make docs` from the lowering table (`csrc/lowering`). Each op runs on the",
+        "device together with its out= and in-place forms; views and copies do too. Every other",
+        "op runs on the CPU, visibly: see `torch_neuronx.get_fallback_ops()`.",
         "",
     ]
     lines += [f"- `{name if '::' in name else 'aten::' + name}`" for name in names]
@@ -40,6 +42,7 @@ def ops() -> str:
 
 
 def main() -> None:
+    DOCS.mkdir(exist_ok=True)
     (DOCS / "environment.md").write_text(environment())
     (DOCS / "ops.md").write_text(ops())
 

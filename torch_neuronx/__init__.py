@@ -6,6 +6,7 @@ Importing :mod:`torch` loads this package by itself (entry point group ``torch.b
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -83,15 +84,14 @@ def clear_op_tracking() -> None:
 
 def is_neuron_runtime_initialized() -> bool:
     """Whether the device was used in this process."""
-    return torch.neuron.is_initialized()
+    return _extension().device.is_initialized()
 
 
 def __getattr__(name: str) -> Any:
     """Every public name of ``torch.neuron`` is one of ``torch_neuronx`` too."""
-    if not name.startswith("_"):
-        module = torch.neuron
-        if name in getattr(module, "__all__", ()):
-            return getattr(module, name)
+    module = sys.modules.get(f"{__name__}.neuron")
+    if module is not None and name in module.__all__:
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

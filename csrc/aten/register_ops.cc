@@ -92,7 +92,9 @@ OpKernel& GetOpKernel(const std::string& name) {
 }
 
 void RegisterOps() {
-  for (const auto& [name, entry] : lowering::Table::Get().entries()) RegisterForms(entry);
+  for (const auto& [name, entry] : lowering::Table::Get().entries()) {
+    if (!entry.graph_only) RegisterForms(entry);
+  }
 }
 
 }  // namespace neuron::aten

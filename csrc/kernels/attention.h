@@ -30,7 +30,7 @@ struct AttentionArgs {
 // Returns when out is written. Rows with every key masked are 0, as are all rows if kv_len == 0. Streams over the keys
 // (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018), so needs no memory for the scores.
 // Inside: f32 for f32 and f16; bf16 has its products in f32 and, on AVX512-BF16, rounds the probabilities to bf16
-// (relative error 2^-9 each, as PyTorch's CPU kernel does); f64 in f64. Same bits whatever the number of threads.
+// (relative error up to 2^-8 each, as PyTorch's CPU kernel does); f64 in f64. Same bits whatever the number of threads.
 // Throws kUnsupported for other dtypes, kInvalidArgument if heads is not a multiple of kv_heads.
 void Attention(const AttentionArgs& args, Isa isa = ActiveIsa());
 

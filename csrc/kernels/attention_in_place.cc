@@ -31,7 +31,8 @@ bool AttendGroupInPlace(const AttentionProblem& problem, int64_t batch, int64_t 
   const GemmKernels& gemm = *problem.gemm;
   const int64_t group = problem.heads_per_group();
   const int64_t rows = group * args.q_len;
-  if (rows > kMaxSkinnyRows || args.k_strides[3] != 1 || args.v_strides[3] != 1 || args.kv_len == 0) return false;
+  if (rows > kMaxSkinnyRows || args.k_strides[3] != 1 || args.v_strides[3] != 1) return false;
+  if (args.kv_len == 0 || args.head_dim == 0 || args.v_dim == 0) return false;
   const int64_t bytes = problem.element_bytes();
   const int64_t row_bytes = args.head_dim * static_cast<int64_t>(sizeof(float));
   const int64_t floats = rows * (kKeyBlock + 2 * args.v_dim);

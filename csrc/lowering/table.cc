@@ -6,7 +6,8 @@ const Table& Table::Get() {
   static const Table table = [] {
     Table out;
     for (auto* add : {AddPointwise, AddActivations, AddComparisons, AddReductions, AddNorms, AddMatmuls,
-                      AddConvolutions, AddAttention, AddIndexing, AddShapes, AddFactories, AddRandom}) {
+                      AddConvolutions, AddAttention, AddIndexing, AddShapes, AddFactories, AddRandom,
+                      AddViews}) {
       add(out);
     }
     return out;

@@ -22,6 +22,8 @@ struct Entry {
   bool random = false;
   // Moves elements without looking at them: complex ones too.
   bool moves_only = false;
+  // Used for whole graphs only: in eager PyTorch's own kernel does it (views, factories).
+  bool graph_only = false;
   // Complex tensors arrive as real ones with a last dimension of 2 (real, imaginary).
   bool complex_as_pairs = false;
   // Extra forms that do not follow from the name, "aten overload" each.
@@ -54,5 +56,6 @@ void AddIndexing(Table& table);
 void AddShapes(Table& table);
 void AddFactories(Table& table);
 void AddRandom(Table& table);
+void AddViews(Table& table);
 
 }  // namespace neuron::lowering

@@ -10,6 +10,7 @@
 #include "python/compiler_bindings.h"
 #include "python/device_bindings.h"
 #include "python/errors.h"
+#include "python/graph_bindings.h"
 
 PYBIND11_MODULE(_C, m) {
   using namespace neuron;
@@ -22,4 +23,5 @@ PYBIND11_MODULE(_C, m) {
   aten::RegisterOps();
   BindDevice(m);
   BindCompiler(m);
+  BindGraph(m);
 }

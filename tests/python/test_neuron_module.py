@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 
 import pytest
@@ -173,6 +174,8 @@ def test_streams_order_work_by_events():
 def test_event_times_are_of_the_device():
     start, end = (torch.neuron.Event(enable_timing=True) for _ in range(2))
     assert torch.neuron.Event().query()
+    assert isinstance(start, torch.neuron.Event)
+    assert not isinstance(torch.Stream("neuron"), torch.neuron.Event)
     x = torch.ones(256, 256, device="neuron")
     assert torch.neuron.record_event(start) is start
     for _ in range(10):
@@ -180,9 +183,11 @@ def test_event_times_are_of_the_device():
     end.record()
     end.synchronize()
     assert start.elapsed_time(end) > 0
+    with torch.neuron.device(1):
+        torch.neuron.record_event(torch.neuron.Event()).synchronize()
     plain = torch.neuron.record_event()
     plain.synchronize()
-    with pytest.raises(RuntimeError, match="enable_timing"):
+    with pytest.raises((RuntimeError, ValueError), match="enable_timing"):
         plain.elapsed_time(end)
 
 
@@ -378,21 +383,19 @@ def test_compilation_metrics(run_python, tmp_path):
         (x + 1).cpu(), (x + 2).cpu()
         print(json.dumps(metrics.get_compilation_metrics()))
         print(metrics.get_counter_value("CompilationCache.TotalCompilations"))
-        print("CompilationCache.InMemoryHits" in metrics.report())
+        print("CompilationCache.PersistentHits" in metrics.report())
         print(metrics.get_metric_data("CompilationCache.CompilationTime") is None)
+        print("libneuron_codegen" in open("/proc/self/maps").read())
         metrics.clear_all()
         print(metrics.get_counter_names(), metrics.get_metric_names(), metrics.report() == "")
     """
-    import json
-
     cache = str(tmp_path / "neff")
     first, second = (
         run_python(code, TORCH_NEURONX_NEFF_CACHE_DIR=cache).splitlines() for _ in range(2)
     )
     cold, warm = json.loads(first[0]), json.loads(second[0])
-    assert cold["compilations"] == cold["disk_writes"] > 0
-    assert cold["memory_hits"] > 0 and cold["compile_seconds"] > 0
+    assert cold["compilations"] > 0 and cold["compile_seconds"] > 0
     assert warm["compilations"] == 0 and warm["disk_hits"] == cold["compilations"]
-    assert first[1:4] == [str(cold["compilations"]), "True", "False"]
-    assert second[1:4] == ["None", "True", "True"]
-    assert first[4] == second[4] == "[] [] True"
+    assert first[1:5] == [str(cold["compilations"]), "False", "False", "True"]
+    assert second[1:5] == ["None", "True", "True", "False"]  # LLVM is not even loaded
+    assert first[5] == second[5] == "[] [] True"

@@ -170,7 +170,8 @@ pid = os.fork()
 if pid == 0:
     try:
         torch.manual_seed(0)
-        print(torch.neuron._is_in_bad_fork(), torch.ones(2, device="neuron").sum().item(), flush=True)
+        x = torch.ones(2, device="neuron")
+        print(torch.neuron._is_in_bad_fork(), x.sum().item(), flush=True)
     except RuntimeError as error:
         print("spawn" in str(error), flush=True)
     os._exit(0)

@@ -94,10 +94,9 @@ class device:  # noqa: N801 (torch.cuda.device is a class of this name)
         if self.idx >= 0:
             _C.set_device(checked_index(self.idx))
 
-    def __exit__(self, *exc_info: object) -> bool:
+    def __exit__(self, *exc_info: object) -> None:
         if self.idx >= 0:
             _C.set_device(self.prev_idx)
-        return False
 
 
 class device_of(device):  # noqa: N801

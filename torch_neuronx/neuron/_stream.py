@@ -39,14 +39,21 @@ class Stream(torch.Stream):
         return event
 
 
-class Event(torch.Event):
-    """A point in a stream's order. ``enable_timing`` lets ``elapsed_time`` work (milliseconds)."""
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "neuron"
 
-    def __new__(
+
+class Event(metaclass=_EventType):
+    """A point in a stream's order. ``enable_timing`` lets ``elapsed_time`` work (milliseconds).
+
+    Makes a ``torch.Event``: its methods refuse events of a subclass.
+    """
+
+    def __new__(  # type: ignore[misc]
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> Event:
-        return super().__new__(
-            cls,
+    ) -> torch.Event:
+        return torch.Event(
             torch.device("neuron"),
             enable_timing=enable_timing,
             blocking=blocking,

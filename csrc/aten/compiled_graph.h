@@ -1,0 +1,34 @@
+// A compiled graph as torch calls it: tensors in, tensors out.
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "platform/executable.h"
+
+namespace neuron::aten {
+
+class CompiledGraph {
+ public:
+  explicit CompiledGraph(const ir::Graph& graph);
+
+  // inputs: one per parameter, on one core, with the dtypes, shapes and strides of the graph (others raise
+  // an error that names the input). Returns fresh tensors; runs asynchronously on the current stream.
+  std::vector<at::Tensor> Run(const std::vector<at::Tensor>& inputs) const;
+  std::string Describe() const { return executable_->Describe(); }
+
+ private:
+  struct Spec {
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes, strides;
+  };
+  std::shared_ptr<const platform::Executable> executable_;
+  std::shared_ptr<const platform::LaunchContext> context_;
+  std::vector<Spec> inputs_, outputs_;
+};
+
+}  // namespace neuron::aten

@@ -1,0 +1,96 @@
+#include "python/graph_bindings.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "aten/compiled_graph.h"
+#include "lowering/graph_builder.h"
+#include "lowering/table.h"
+
+namespace py = pybind11;
+
+namespace neuron {
+namespace {
+
+using lowering::Arg;
+using lowering::Op;
+using lowering::TensorArg;
+
+// A value of a graph under construction, as Python holds it.
+struct Value {
+  Op* op = nullptr;
+};
+
+ir::Type ToType(const std::string& dtype, const std::vector<int64_t>& dims) { return {ParseDType(dtype), dims}; }
+
+// kind: what the schema says; value: None, Value, a number, a list, or a dtype's name.
+Arg ToArg(lowering::GraphBuilder& builder, const std::string& kind, const py::handle& value) {
+  if (value.is_none()) return std::monostate();
+  if (kind == "tensor") return TensorArg{value.cast<Value>().op, false, false};
+  if (kind == "tensors") {
+    std::vector<TensorArg> list;
+    for (const py::handle& item : value) {
+      list.push_back(item.is_none() ? TensorArg() : TensorArg{item.cast<Value>().op, false, false});
+    }
+    return list;
+  }
+  if (kind == "number" || kind == "wrapped") {
+    lowering::ScalarArg number;
+    if (py::isinstance<py::bool_>(value)) {
+      number = builder.Number(DType::kBool, 0, value.cast<bool>() ? 1 : 0);
+    } else if (py::isinstance<py::int_>(value)) {
+      number = builder.Number(DType::kI64, 0, value.cast<int64_t>());
+    } else {
+      number = builder.Number(DType::kF64, value.cast<double>(), 0);
+    }
+    if (kind == "number") return number;
+    return TensorArg{number.value, true, false};  // a number where the schema has a tensor
+  }
+  if (kind == "int") return value.cast<int64_t>();
+  if (kind == "ints") return value.cast<ir::Dims>();
+  if (kind == "bool") return value.cast<bool>();
+  if (kind == "str") return value.cast<std::string>();
+  if (kind == "dtype") return ParseDType(value.cast<std::string>());
+  NEURON_THROW(kInternal, "argument kind '", kind, "'");
+}
+
+std::vector<Value> Call(lowering::GraphBuilder& builder, const std::string& op, const py::list& args,
+                        const std::vector<std::pair<std::string, std::vector<int64_t>>>& results,
+                        const std::string& default_float) {
+  std::vector<std::pair<std::string, Arg>> converted;
+  for (const py::handle& item : args) {
+    const auto arg = item.cast<py::tuple>();
+    converted.emplace_back(arg[0].cast<std::string>(), ToArg(builder, arg[1].cast<std::string>(), arg[2]));
+  }
+  std::vector<ir::Type> types;
+  for (const auto& [dtype, dims] : results) types.push_back(ToType(dtype, dims));
+  std::vector<Value> out;
+  for (Op* value : builder.Call(op, std::move(converted), types, ParseDType(default_float))) out.push_back({value});
+  return out;
+}
+
+}  // namespace
+
+void BindGraph(py::module_& m) {
+  py::module_ sub = m.def_submodule("graph", "Whole graphs.");
+  py::class_<Value>(sub, "Value");
+  py::class_<lowering::GraphBuilder>(sub, "Builder")
+      .def(py::init<std::string>(), py::arg("name"))
+      .def("input", [](lowering::GraphBuilder& self, const std::string& dtype, const ir::Dims& dims, const ir::Dims& strides) {
+        return Value{self.AddInput(ToType(dtype, dims), strides)};
+      })
+      .def("call", &Call)
+      .def("output", [](lowering::GraphBuilder& self, const Value& value, const ir::Dims& strides) {
+        self.AddOutput(value.op, strides);
+      })
+      .def("text", [](lowering::GraphBuilder& self) { return ir::Print(self.Finish()); })
+      .def("compile", [](lowering::GraphBuilder& self) {
+        return std::make_shared<aten::CompiledGraph>(self.Finish());
+      });
+  py::class_<aten::CompiledGraph, std::shared_ptr<aten::CompiledGraph>>(sub, "CompiledGraph")
+      .def("run", &aten::CompiledGraph::Run, py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
+      .def("describe", &aten::CompiledGraph::Describe);
+  sub.def("lowered", [](const std::string& op) { return lowering::Table::Get().Find(op) != nullptr; });
+}
+
+}  // namespace neuron

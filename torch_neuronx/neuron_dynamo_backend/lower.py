@@ -1,0 +1,274 @@
+"""An AOTAutograd graph, node by node, into the C++ graph builder."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import _C
+
+_counter = itertools.count()
+
+DTYPES = {
+    torch.bool: "b8",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
+
+# Overloads that the table knows under another name.
+RENAMED = {
+    "index.Tensor": "neuron::index",
+    "arange.start_step": "arange.start_out",
+    "arange.start": "arange.start_out",
+    "arange": "arange.start_out",
+    "sum": "sum.dim_IntList",
+    "mean": "mean.dim",
+}
+FUSED_ATTENTION = "_scaled_dot_product_fused_attention_overrideable"
+
+
+def table_name(op: torch._ops.OpOverload) -> str:
+    """``aten.add.Tensor`` -> "add.Tensor", ``aten.relu.default`` -> "relu"."""
+    base = op._schema.name.removeprefix("aten::")
+    name = f"{base}.{op._schema.overload_name}" if op._schema.overload_name else base
+    return RENAMED.get(name, name)
+
+
+class UnsupportedOp(NotImplementedError):
+    """An op of the graph has no lowering."""
+
+
+class _Constant:
+    """A number that stands where the graph had a SymInt."""
+
+    def __init__(self, value: int | float | bool) -> None:
+        self.value = value
+
+
+def _type(value: torch.Tensor) -> tuple[str, list[int]]:
+    if value.dtype not in DTYPES:
+        raise UnsupportedOp(f"dtype {value.dtype} is not supported by backend 'neuron'")
+    return DTYPES[value.dtype], [int(s) for s in value.shape]
+
+
+def _kind(arg: torch.Argument) -> str:
+    text = str(arg.real_type).removesuffix("?")
+    if text.startswith("Optional["):
+        text = text[len("Optional[") : -1]
+    kinds = {
+        "Tensor": "tensor",
+        "number": "number",
+        "Scalar": "number",
+        "float": "number",
+        "int": "int",
+        "SymInt": "int",
+        "bool": "bool",
+        "str": "str",
+        "ScalarType": "dtype",
+    }
+    if text.startswith("List[") or text.endswith("]"):
+        return "tensors" if "Tensor" in text else "ints"
+    return kinds.get(text, "ignored")
+
+
+def _where(node: torch.fx.Node) -> str:
+    trace = node.meta.get("stack_trace")
+    return "\n" + trace.strip().splitlines()[-2].strip() if trace and len(trace.strip().splitlines()) > 1 else ""
+
+
+class _Lowering:
+    def __init__(self, gm: torch.fx.GraphModule, name: str) -> None:
+        self.gm = gm
+        self.builder = _C.graph.Builder(name)
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.tensor_inputs: list[int] = []   # positions of the tensors among the graph's inputs
+        self.constants: list[torch.Tensor] = []  # further inputs: tensors that the graph holds
+        self.default_float = DTYPES[torch.get_default_dtype()]
+
+    def run(self) -> None:
+        position = 0
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                self.placeholder(node, position)
+                position += 1
+            elif node.op == "get_attr":
+                self.attribute(node)
+            elif node.op == "call_function":
+                self.values[node] = self.call(node)
+            elif node.op == "output":
+                self.output(node)
+            else:
+                raise UnsupportedOp(f"backend 'neuron' does not know graph nodes of kind {node.op} ({node})")
+
+    def input(self, tensor: torch.Tensor) -> Any:
+        dtype, dims = _type(tensor)
+        return self.builder.input(dtype, dims, [int(s) for s in tensor.stride()])
+
+    def placeholder(self, node: torch.fx.Node, position: int) -> None:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            self.tensor_inputs.append(position)
+            self.values[node] = self.input(value)
+        elif isinstance(value, (int, torch.SymInt)):
+            self.values[node] = _Constant(int(value))  # specialises: another value is another graph
+        elif isinstance(value, (float, torch.SymFloat)):
+            self.values[node] = _Constant(float(value))
+        else:
+            self.values[node] = value
+
+    def attribute(self, node: torch.fx.Node) -> None:
+        value = self.gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedOp(f"backend 'neuron' does not support the graph's attribute {node.target} of type {type(value).__name__}")
+        self.constants.append(value)
+        self.values[node] = self.input(value)
+
+    def resolve(self, value: Any) -> Any:
+        if isinstance(value, torch.fx.Node):
+            value = self.values[value]
+        if isinstance(value, _Constant):
+            return value.value
+        if isinstance(value, (list, tuple)):
+            return [self.resolve(v) for v in value]
+        if isinstance(value, (torch.SymInt, torch.SymBool)):
+            return int(value)
+        return value
+
+    def call(self, node: torch.fx.Node) -> Any:
+        target = node.target
+        if target is operator.getitem:
+            return self.values[node.args[0]][node.args[1]]
+        if not isinstance(target, torch._ops.OpOverload):
+            scalars = self.resolve(list(node.args))
+            if all(isinstance(s, (int, float, bool)) for s in scalars) and not node.kwargs:
+                return _Constant(target(*scalars))  # arithmetic on sizes
+            raise UnsupportedOp(self.message(node, f"{target} is not an ATen op"))
+        if target._schema.name == f"aten::{FUSED_ATTENTION}":
+            return self.attention(node)
+        if target._schema.name in ("aten::sym_size", "aten::sym_stride", "aten::sym_numel"):
+            return _Constant(int(node.meta["val"]))
+        try:
+            return self.lower(node, table_name(target), self.schema_args(node))
+        except NotImplementedError as error:
+            raise UnsupportedOp(self.message(node, str(error))) from error
+
+    def message(self, node: torch.fx.Node, reason: str) -> str:
+        return (
+            f"backend 'neuron' cannot compile {node.target}: {reason}{_where(node)}\n"
+            "Leave the code around it to eager mode with torch.compiler.disable, or report the op."
+        )
+
+    def schema_args(self, node: torch.fx.Node) -> list[tuple[str, str, Any]]:
+        out = []
+        for position, arg in enumerate(node.target._schema.arguments):
+            if position < len(node.args):
+                value = node.args[position]
+            elif arg.name in node.kwargs:
+                value = node.kwargs[arg.name]
+            else:
+                value = arg.default_value
+            kind = _kind(arg)
+            value = self.resolve(value)
+            if kind == "ignored":
+                continue
+            if kind == "dtype" and value is not None:
+                value = DTYPES[value]
+            if kind == "tensor" and isinstance(value, (int, float, bool)):
+                kind = "wrapped"
+            out.append((arg.name, kind, value))
+        return self.complete(table_name(node.target), out)
+
+    @staticmethod
+    def complete(name: str, args: list[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+        """Arguments that the overload behind a renamed one has in addition."""
+        have = {arg[0] for arg in args}
+        if name == "arange.start_out":
+            for key, value in (("start", 0), ("step", 1)):
+                if key not in have:
+                    args.append((key, "number", value))
+        if name in ("sum.dim_IntList", "mean.dim"):
+            for key, kind, value in (("dim", "ints", None), ("keepdim", "bool", False)):
+                if key not in have:
+                    args.append((key, kind, value))
+        return args
+
+    def lower(self, node: torch.fx.Node, name: str, args: list[tuple[str, str, Any]]) -> Any:
+        meta = node.meta["val"]
+        several = isinstance(meta, (tuple, list))
+        results = [_type(value) for value in (meta if several else [meta])]
+        values = self.builder.call(name, args, results, self.default_float)
+        return values if several else values[0]
+
+    def attention(self, node: torch.fx.Node) -> list[Any]:
+        args = {name: value for name, _, value in self.schema_args(node)}
+        if args["dropout_p"]:
+            raise UnsupportedOp(self.message(node, "attention with dropout"))
+        head_dim = int(node.args[0].meta["val"].shape[-1])
+        scale = args["scale"] if args.get("scale") is not None else head_dim**-0.5
+        call = [
+            ("query", "tensor", args["query"]),
+            ("key", "tensor", args["key"]),
+            ("value", "tensor", args["value"]),
+            ("attn_bias", "tensor", args["attn_bias"]),
+            ("is_causal", "bool", args["is_causal"]),
+            ("scale", "number", float(scale)),
+        ]
+        results = [_type(value) for value in node.meta["val"][:2]]
+        return self.builder.call("neuron::attention", call, results, self.default_float)
+
+    def output(self, node: torch.fx.Node) -> None:
+        self.results: list[Any] = []  # per output: index of the executable's output, or the value itself
+        count = 0
+        for out in node.args[0]:
+            if isinstance(out, torch.fx.Node) and isinstance(out.meta.get("val"), torch.Tensor):
+                strides = [int(s) for s in out.meta["val"].stride()]
+                self.builder.output(self.values[out], strides)
+                self.results.append(("tensor", count))
+                count += 1
+            else:
+                self.results.append(("value", self.resolve(out)))
+
+
+def _on_device(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.device.type == "neuron" else tensor.to("neuron")
+
+
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, name: str) -> Callable[..., Any]:
+    """Compiles one graph of AOTAutograd; returns what AOTAutograd calls with a list of inputs."""
+    lowering = _Lowering(gm, f"{name}_{next(_counter)}")
+    lowering.run()
+    results = lowering.results
+    if not any(kind == "tensor" for kind, _ in results):
+        values = [value for _, value in results]
+        return _boxed(lambda inputs: values)
+    compiled = lowering.builder.compile()
+    positions = lowering.tensor_inputs
+    constants = [_on_device(c) for c in lowering.constants]
+
+    def run(inputs: list[Any]) -> list[Any]:
+        tensors = [_on_device(inputs[i]) for i in positions] + constants
+        inputs.clear()
+        outputs = compiled.run(tensors)
+        return [outputs[value] if kind == "tensor" else value for kind, value in results]
+
+    return _boxed(run)
+
+
+def _boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[..., Any]:
+    run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd passes one list and lets us empty it
+    return run

@@ -1,0 +1,17 @@
+"""Labels of compiled graphs: they show in errors, profiles and debug files."""
+
+from __future__ import annotations
+
+_model_name = "model"
+
+
+def set_model_name(name: str) -> None:
+    """Labels the graphs that are compiled from here on."""
+    global _model_name
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"expected a non-empty string as model name, got {name!r}")
+    _model_name = name
+
+
+def get_model_name() -> str:
+    return _model_name
