@@ -2,12 +2,8 @@
 
 #include <ATen/core/TensorBody.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/baddbmm.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <c10/core/InferenceMode.h>
 #include <dlfcn.h>
@@ -55,34 +51,7 @@ void Convolution(const host::LibraryCall& call) {
   out.copy_(at::convolution(tensors[0], tensors[1], bias, list(0), list(1), list(2), ints[0] != 0, list(3), ints[1]));
 }
 
-// tensors: a [batch,m,k], b [batch,k,n], addend? and result [batch,m,n]; doubles: alpha, beta.
-void Gemm(const host::LibraryCall& call) {
-  const c10::InferenceMode guard;
-  const size_t n = call.tensors.size();
-  std::vector<at::Tensor> t;
-  for (size_t i = 0; i < n; ++i) t.push_back(View(call.data[i], call.tensors[i]));
-  const double flops = 2.0 * static_cast<double>(t.back().numel()) * static_cast<double>(t[0].size(2));
-  SetOpenMpThreads(flops < kParallelFlops ? 1 : MaxOpenMpThreads());
-  at::Tensor out = t.back();
-  const double alpha = call.attributes.doubles[0];
-  const double beta = call.attributes.doubles[1];
-  if (n == 4) {
-    if (out.size(0) == 1) {
-      at::Tensor c = out[0];
-      at::addmm_out(c, t[2][0], t[0][0], t[1][0], beta, alpha);
-    } else {
-      at::baddbmm_out(out, t[2], t[0], t[1], beta, alpha);
-    }
-  } else if (out.size(0) == 1) {
-    at::Tensor c = out[0];
-    at::mm_out(c, t[0][0], t[1][0]);
-    if (alpha != 1) c.mul_(alpha);
-  } else {
-    at::bmm_out(out, t[0], t[1]);
-    if (alpha != 1) out.mul_(alpha);
-  }
-}
-
+// tensors: q, k, v, bias?, logsumexp? (the only one of rank 3), out; ints: is_causal; doubles: scale.
 void Attention(const host::LibraryCall& call) {
   const c10::InferenceMode guard;
   std::vector<at::Tensor> t;
@@ -100,7 +69,6 @@ void Attention(const host::LibraryCall& call) {
 
 void RegisterLibtorchFunctions() {
   host::RegisterLibraryFunction("convolution", Convolution);
-  host::RegisterLibraryFunction("gemm", Gemm);
   host::RegisterLibraryFunction("attention", Attention);
 }
 

@@ -122,9 +122,12 @@ bool KernelBuilder::AddRoot(const Op* root, const Place& place) {
   const auto map = RootMap(root->type.dims);
   if (!map) return false;
   const size_t raws = raws_.size();
+  const size_t written = written_.size();
+  root_ = root;
   const int value = Emit(root, *map);
   if (value < 0) {
     raws_.resize(raws);
+    written_.resize(written);
     std::erase_if(memo_, [&](const auto& entry) { return entry.second >= static_cast<int>(raws); });
     return false;
   }
@@ -149,8 +152,22 @@ int KernelBuilder::Emit(const Op* op, const Map& map) {
   const auto key = std::pair{op, map};
   const auto it = memo_.find(key);
   if (it != memo_.end()) return it->second;
-  const int id = EmitNew(op, map);
+  int id = -1;
+  const auto place = share_ != nullptr && op != root_ && !find_(op) ? share_(op) : std::nullopt;
+  id = place ? EmitShared(op, map, *place) : EmitNew(op, map);
   if (id >= 0) memo_.emplace(key, id);
+  return id;
+}
+
+// Where this kernel computes every element of the value exactly once, it writes it on the way; elsewhere the value
+// must be in memory first.
+int KernelBuilder::EmitShared(const Op* op, const Map& map, const Place& place) {
+  const auto all = RootMap(op->type.dims);
+  if (!all || *all != map) return Need(op);
+  const int id = EmitNew(op, map);
+  if (id < 0) return -1;
+  AddStore(id, place, map);
+  written_.emplace_back(op, place);
   return id;
 }
 

@@ -32,8 +32,13 @@ class KernelBuilder {
  public:
   using FindPlace = std::function<std::optional<Place>(const ir::Op*)>;
 
-  // `find` tells where a value lies in memory, if it does.
-  KernelBuilder(FindPlace find, std::string name) : find_(std::move(find)), name_(std::move(name)) {}
+  // `find` tells where a value lies in memory, if it does. `share` gives the place of a value that this
+  // kernel should also write when it computes it, for other kernels; null: no such values.
+  KernelBuilder(FindPlace find, std::string name, FindPlace share = nullptr)
+      : find_(std::move(find)), share_(std::move(share)), name_(std::move(name)) {}
+
+  // The values that the kernel writes besides its roots.
+  const std::vector<std::pair<const ir::Op*, Place>>& written() const { return written_; }
 
   // Computes `root` into `destination`. The first call fixes the loop nest. Returns false if that
   // is not possible in one kernel: needed() then tells a value that must be in memory first, or is null
@@ -70,6 +75,7 @@ class KernelBuilder {
 
   int Emit(const ir::Op* op, const Map& map);
   int EmitNew(const ir::Op* op, const Map& map);
+  int EmitShared(const ir::Op* op, const Map& map, const Place& place);
   int EmitLoad(const Place& place, const Map& map, const std::vector<std::pair<int, int>>& indirect_dims, bool wrap);
   int EmitReduce(const ir::Op* op, const Map& map);
   int EmitTake(const ir::Op* op, const Map& map);
@@ -94,7 +100,9 @@ class KernelBuilder {
   void PermuteDims(const std::vector<int>& order);
   const Raw* MainAccess(bool store) const;
 
-  FindPlace find_;
+  FindPlace find_, share_;
+  std::vector<std::pair<const ir::Op*, Place>> written_;
+  const ir::Op* root_ = nullptr;  // being added
   std::string name_;
   bool fixed_ = false;
   ir::Dims sizes_;             // of the domain

@@ -89,8 +89,9 @@ bool KernelLibrary::LoadFromDisk(const Hash128& key, host::KernelCode& code) {
   uint64_t offset = 0;
   std::memcpy(&offset, entry->data(), sizeof offset);
   if (offset >= bytes->size()) return false;
-  code.Set(std::make_unique<host::CodeBlob>(bytes->data(), bytes->size()), offset);
+  auto blob = std::make_unique<host::CodeBlob>(bytes->data(), bytes->size());
   runtime::GetCompilationMetrics().disk_hits.fetch_add(1, std::memory_order_relaxed);
+  code.Set(std::move(blob), offset);
   return true;
 }
 
@@ -166,11 +167,12 @@ void KernelLibrary::Generate(const Job& job) {
                    {"entry", std::string(reinterpret_cast<const char*>(&entry), sizeof entry)}};
   codegen.free(&result);
   const std::string& code = neff.sections[2].second;
-  job.code->Set(std::make_unique<host::CodeBlob>(code.data(), code.size()), entry);
+  auto blob = std::make_unique<host::CodeBlob>(code.data(), code.size());
   auto& metrics = runtime::GetCompilationMetrics();
   metrics.compilations.fetch_add(1, std::memory_order_relaxed);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   metrics.compile_nanoseconds.fetch_add(std::chrono::nanoseconds(elapsed).count(), std::memory_order_relaxed);
+  job.code->Set(std::move(blob), entry);  // after counting: whoever waited for the code sees it counted
   neff::Cache::Default().Store(job.key, neff);
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/kernel_library.h"
 #include "compiler/library_calls.h"
 #include "compiler/place.h"
+#include "compiler/sharing.h"
 
 namespace neuron::compiler {
 
@@ -20,11 +21,14 @@ using ir::OpCode;
 namespace {
 
 constexpr int64_t kScratchAlignment = 64;
+constexpr size_t kSmallGraph = 64;
 
 class Planner {
  public:
   // Outputs in `detached` are computed in scratch and copied at the end.
   Planner(const ir::Graph& graph, std::set<int> detached) : graph_(graph), detached_(std::move(detached)) {
+    // A graph of one op is one kernel where it can be: nothing to share.
+    if (graph.ops().size() > kSmallGraph) shared_ = FindShared(graph);
     scratch_operand_ = static_cast<int>(graph.parameters().size() + graph.outputs().size());
     executable_ = std::make_shared<host::HostExecutable>();
     for (size_t i = 0; i < graph.parameters().size(); ++i) {
@@ -47,6 +51,7 @@ class Planner {
       }
     }
     for (const auto& [from, to] : copies) Copy(from, to);
+    PackScratch();
     executable_->operands = scratch_operand_;
     executable_->scalars = graph_.num_scalars();
     executable_->scratch = scratch_;
@@ -104,13 +109,76 @@ class Planner {
     }
   }
 
+  Place NewTemporary(const Op* op) {
+    Place place{scratch_operand_, scratch_, op->type.dtype, op->type.dims, ir::ContiguousStrides(op->type.dims)};
+    const int64_t bytes = std::max<int64_t>(1, op->type.NumElements() * ByteSize(op->type.dtype));
+    const int64_t size = (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    temporaries_.push_back({scratch_, size});
+    scratch_ += size;
+    return place;
+  }
+
+  // The place that a shared value will have; the same at every attempt.
+  std::optional<Place> SharedPlace(const Op* op) {
+    if (!shared_.contains(op)) return std::nullopt;
+    auto it = promised_.find(op);
+    if (it == promised_.end()) it = promised_.emplace(op, NewTemporary(op)).first;
+    return it->second;
+  }
+
   void Materialize(const Op* op) {
     if (Find(op)) return;
-    Place place{scratch_operand_, scratch_, op->type.dtype, op->type.dims, ir::ContiguousStrides(op->type.dims)};
-    const int64_t bytes = op->type.NumElements() * ByteSize(op->type.dtype);
-    scratch_ += (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    const auto promised = SharedPlace(op);
+    const Place place = promised ? *promised : NewTemporary(op);
     ComputeInto(op, place, -1);
     places_[op] = place;
+  }
+
+  // Gives temporaries whose lives do not meet the same memory: first fit by decreasing size.
+  void PackScratch() {
+    const auto temporary_at = [&](int64_t offset) {
+      auto it = std::upper_bound(temporaries_.begin(), temporaries_.end(), offset,
+                                 [](int64_t value, const Temporary& t) { return value < t.offset; });
+      return it - temporaries_.begin() - 1;
+    };
+    const auto each = [&](const auto& visit) {
+      for (int s = 0; s < static_cast<int>(executable_->steps.size()); ++s) {
+        Step& step = executable_->steps[static_cast<size_t>(s)];
+        auto& operands = step.kind == Step::kKernel ? step.kernel.operands : step.library.operands;
+        for (host::OperandRef& operand : operands) {
+          if (operand.index == scratch_operand_) visit(s, operand);
+        }
+      }
+    };
+    each([&](int s, const host::OperandRef& operand) {
+      Temporary& t = temporaries_[static_cast<size_t>(temporary_at(operand.byte_offset))];
+      t.first = std::min(t.first, s);
+      t.last = std::max(t.last, s);
+    });
+    std::vector<Temporary*> order;
+    for (Temporary& t : temporaries_) {
+      if (t.last >= 0) order.push_back(&t);
+    }
+    std::stable_sort(order.begin(), order.end(), [](const Temporary* a, const Temporary* b) { return a->size > b->size; });
+    std::vector<const Temporary*> placed;
+    int64_t total = 0;
+    for (Temporary* t : order) {
+      int64_t at = 0;
+      for (const Temporary* other : placed) {  // sorted by packed offset
+        const bool alive = other->first <= t->last && t->first <= other->last;
+        if (alive && at + t->size > other->packed && at < other->packed + other->size) at = other->packed + other->size;
+      }
+      t->packed = at;
+      total = std::max(total, at + t->size);
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), t,
+                                     [](const Temporary* a, const Temporary* b) { return a->packed < b->packed; }),
+                    t);
+    }
+    each([&](int, host::OperandRef& operand) {
+      const Temporary& t = temporaries_[static_cast<size_t>(temporary_at(operand.byte_offset))];
+      operand.byte_offset += t.packed - t.offset;
+    });
+    scratch_ = total;
   }
 
   void ComputeInto(const Op* op, const Place& destination, int output) {
@@ -138,7 +206,8 @@ class Planner {
 
   void ComputeKernel(const Op* op, const Place& destination, int output) {
     for (;;) {
-      KernelBuilder builder([this](const Op* value) { return Find(value); }, KernelName());
+      KernelBuilder builder([this](const Op* value) { return Find(value); }, KernelName(),
+                            [this](const Op* value) { return SharedPlace(value); });
       if (!builder.AddRoot(op, destination)) {
         const Op* needed = builder.needed();
         NEURON_CHECK(needed != nullptr && needed != op, "no kernel for ", ir::Info(op->code).name);
@@ -155,6 +224,7 @@ class Planner {
           places_[other] = OutputPlace(i);
         }
       }
+      for (const auto& [value, place] : builder.written()) places_[value] = place;
       Append(builder.Finish());
       return;
     }
@@ -360,8 +430,17 @@ class Planner {
     accesses_.push_back(std::move(access));
   }
 
+  struct Temporary {
+    int64_t offset = 0, size = 0;  // before packing
+    int first = 1 << 30, last = -1;
+    int64_t packed = 0;
+  };
+
   const ir::Graph& graph_;
   const std::set<int> detached_;
+  std::unordered_set<const Op*> shared_;
+  std::map<const Op*, Place> promised_;
+  std::vector<Temporary> temporaries_;
   int scratch_operand_ = 0;
   int64_t scratch_ = 0;
   std::shared_ptr<host::HostExecutable> executable_;

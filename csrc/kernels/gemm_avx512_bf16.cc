@@ -15,8 +15,14 @@ namespace {
 #include "kernels/gemm_pack.inc"
 #include "kernels/gemm_skinny.inc"
 
-// Micro, for pairs.
-template <int kRows, int kVectors, bool kPacked>
+inline void StoreTile(float* to, VF x) { Store(to, x); }
+// Products are never denormal here, so VCVTNEPS2BF16, which takes denormals as zero, is exact.
+inline void StoreTile(BF16* to, VF x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+}
+
+// Micro, for pairs. Out: float for sums, BF16 for the result itself.
+template <typename Out, int kRows, int kVectors, bool kPacked>
 void MicroPairs(int64_t pairs, const void* a, int64_t a_row_stride, const void* b, int64_t b_step, const void* in,
                 int64_t in_stride, void* out, int64_t out_stride) {
   VF sums[kRows][kVectors];
@@ -49,16 +55,16 @@ void MicroPairs(int64_t pairs, const void* a, int64_t a_row_stride, const void* 
 #pragma GCC unroll 2
     for (int j = 0; j < kVectors; ++j) {
       if (in != nullptr) sums[i][j] += Load(static_cast<const float*>(in) + i * in_stride + j * kLanes);
-      Store(static_cast<float*>(out) + i * out_stride + j * kLanes, sums[i][j]);
+      StoreTile(static_cast<Out*>(out) + i * out_stride + j * kLanes, sums[i][j]);
     }
   }
 }
 
-template <bool kPacked, int kRows = kTileRows>
+template <typename Out, bool kPacked, int kRows = kTileRows>
 void FillPairs(MicroKernel (&table)[kMaxTileVectors][kMaxTileRows]) {
-  table[0][kRows - 1] = MicroPairs<kRows, 1, kPacked>;
-  table[1][kRows - 1] = MicroPairs<kRows, 2, kPacked>;
-  if constexpr (kRows > 1) FillPairs<kPacked, kRows - 1>(table);
+  table[0][kRows - 1] = MicroPairs<Out, kRows, 1, kPacked>;
+  table[1][kRows - 1] = MicroPairs<Out, kRows, 2, kPacked>;
+  if constexpr (kRows > 1) FillPairs<Out, kPacked, kRows - 1>(table);
 }
 
 // The skinny kernels' arithmetic, in pairs.
@@ -125,6 +131,8 @@ void PackPairsAlongPanel(const PackArgs& args) {
   const BF16* from = static_cast<const BF16*>(args.source);
   uint32_t* to = static_cast<uint32_t*>(args.panel);
   for (int64_t k = 0; k < args.k; k += 2, from += 2 * args.k_stride, to += args.width) {
+    __builtin_prefetch(from + kPrefetchRows * args.k_stride);
+    __builtin_prefetch(from + (kPrefetchRows + 1) * args.k_stride);
     for (int i = 0; i < args.width; i += kLanes) {
       const int n = args.count - i < 0 ? 0 : args.count - i < kLanes ? args.count - i : kLanes;
       const __mmask16 odd = k + 1 < args.k ? Mask16(n) : static_cast<__mmask16>(0);
@@ -163,8 +171,9 @@ const GemmKernels* FindGemmKernels(DType dtype) {
     k.dots = Dots<PairMath>;
     k.rows = Rows<PairMath>;
     k.skinny_takes_f32 = false;
-    FillPairs<true>(k.packed);
-    FillPairs<false>(k.unpacked);
+    FillPairs<float, true>(k.packed);
+    FillPairs<BF16, true>(k.final);
+    FillPairs<float, false>(k.unpacked);
     return k;
   }();
   return &kernels;

@@ -13,6 +13,7 @@ constexpr int64_t kSharedBytes = 32 << 20;  // packed shared operand; larger one
 constexpr int64_t kOwnBytes = 512 << 10;    // a task's packed panels
 constexpr int64_t kBlockRows = 168, kBlockColumns = 256;  // of sums at a time, with their operands in the L2 cache
 constexpr int64_t kPackTogether = 1 << 15;  // elements below which packing is not worth another thread
+constexpr int64_t kPackRows = 32;           // of k, even
 constexpr int64_t kSlack = 64;              // bytes that the last vector of a panel may overrun
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -29,7 +30,11 @@ struct Side {
   int64_t count;
   int width;
 
+  bool padded;  // the last panel is as wide as the others
+
   int64_t panels() const { return CeilDiv(count, width); }
+  int RowsOf(int64_t panel) const { return static_cast<int>(std::min<int64_t>(width, count - panel * width)); }
+  int WidthOf(int64_t panel) const { return padded ? width : RowsOf(panel); }
 };
 
 class Blocked {
@@ -38,8 +43,9 @@ class Blocked {
     units_ = CeilDiv(p.k, kernels_.k_unit);
     // Equal heights instead of full tiles and a low rest.
     const auto height = static_cast<int>(CeilDiv(p.m, CeilDiv(p.m, kernels_.max_rows)));
-    a_ = {p.a, p.a_row, p.a_col, p.m, height};
-    b_ = {p.b, p.b_col, p.b_row, p.n, kernels_.nr()};
+    a_ = {p.a, p.a_row, p.a_col, p.m, height, false};
+    b_ = {p.b, p.b_col, p.b_row, p.n, kernels_.nr(), true};
+    plain_ = p.alpha == 1 && p.d == nullptr && p.c_col == 1;
   }
 
   void Multiply(bool parallel) {
@@ -54,12 +60,16 @@ class Blocked {
       const int64_t panels = std::min(piece, shared.panels() - first);
       char* packed = Buffer(Scratch::kShared, panels * PanelBytes(shared));
       const bool together = parallel && panels * shared.width * p_.k >= kPackTogether;
-      Run(panels, together, [&](int64_t i) { Pack(shared, first + i, packed + i * PanelBytes(shared)); });
+      const int64_t at_once = together ? CeilDiv(panels, 4 * threads) : panels;
+      Run(CeilDiv(panels, at_once), together, [&](int64_t task) {
+        const int64_t begin = task * at_once;
+        Pack(shared, first + begin, std::min(at_once, panels - begin), packed + begin * PanelBytes(shared));
+      });
       Run(CeilDiv(own.panels(), run), parallel, [&](int64_t task) {
         const int64_t begin = task * run;
         const int64_t count = std::min(run, own.panels() - begin);
         char* mine = Buffer(Scratch::kOwn, count * PanelBytes(own));
-        for (int64_t i = 0; i < count; ++i) Pack(own, begin + i, mine + i * PanelBytes(own));
+        Pack(own, begin, count, mine);
         if (share_a) {
           MultiplyPanels({packed, first, panels}, {mine, begin, count});
         } else {
@@ -83,17 +93,23 @@ class Blocked {
     return static_cast<char*>(GetScratch(purpose, static_cast<size_t>(bytes + kSlack)));
   }
 
-  void Pack(const Side& side, int64_t panel, char* to) const {
-    PackArgs args{};
-    const int64_t start = panel * side.width;
-    args.source = side.data + start * side.stride * p_.element_bytes;
-    args.stride = side.stride;
-    args.k_stride = side.k_stride;
-    args.k = p_.k;
-    args.count = static_cast<int>(std::min<int64_t>(side.width, side.count - start));
-    args.width = side.width;
-    args.panel = to;
-    kernels_.pack(args);
+  // `count` panels. Where rows of k lie apart, all panels take a few rows before the next ones: their pages stay at hand.
+  void Pack(const Side& side, int64_t first, int64_t count, char* to) const {
+    const int64_t rows = side.k_stride == 1 || count == 1 ? std::max<int64_t>(p_.k, 1) : kPackRows;
+    for (int64_t k = 0; k < p_.k; k += rows) {
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t start = (first + i) * side.width;
+        PackArgs args{};
+        args.source = side.data + (start * side.stride + k * side.k_stride) * p_.element_bytes;
+        args.stride = side.stride;
+        args.k_stride = side.k_stride;
+        args.k = std::min(rows, p_.k - k);
+        args.count = side.RowsOf(first + i);
+        args.width = side.WidthOf(first + i);
+        args.panel = to + i * PanelBytes(side) + k * args.width * kernels_.packed_bytes;
+        kernels_.pack(args);
+      }
+    }
   }
 
   void MultiplyPanels(Panels a, Panels b) const {
@@ -118,23 +134,32 @@ class Blocked {
       for (int64_t j = 0; j < b.count; ++j) {
         for (int64_t i = 0; i < a.count; ++i) {
           char* tile = sums + (i * a_.width * stride + j * b_.width) * kernels_.sum_bytes;
-          MultiplyTile(a, b, i, j, at, stretch, tile, stride);
-          if (last) StoreTile((a.first + i) * a_.width, (b.first + j) * b_.width, tile, stride);
+          MultiplyTile(a, b, i, j, at, stretch, tile, stride, last);
         }
       }
       at += stretch;
     } while (at < units_);
   }
 
-  void MultiplyTile(Panels a, Panels b, int64_t i, int64_t j, int64_t at, int64_t stretch, char* tile,
-                    int64_t stride) const {
+  void MultiplyTile(Panels a, Panels b, int64_t i, int64_t j, int64_t at, int64_t stretch, char* tile, int64_t stride,
+                    bool last) const {
     const int64_t unit_bytes = kernels_.k_unit * kernels_.packed_bytes;
-    const char* a_panel = a.data + i * PanelBytes(a_) + at * a_.width * unit_bytes;
+    const int rows = a_.RowsOf(a.first + i);
+    const char* a_panel = a.data + i * PanelBytes(a_) + at * rows * unit_bytes;
     const char* b_panel = b.data + j * PanelBytes(b_) + at * b_.width * unit_bytes;
-    const int64_t columns = p_.n - (b.first + j) * b_.width;
+    const int64_t row = (a.first + i) * a_.width, column = (b.first + j) * b_.width;
+    const int64_t columns = p_.n - column;
     const int vectors = columns <= kernels_.vector_columns ? 1 : kernels_.vectors;
-    kernels_.packed[vectors - 1][a_.width - 1](stretch, a_panel, 0, b_panel, b_.width * unit_bytes,
-                                               at == 0 ? nullptr : tile, stride, tile, stride);
+    const char* in = at == 0 ? nullptr : tile;
+    const MicroKernel final = kernels_.final[vectors - 1][rows - 1];
+    if (last && plain_ && final != nullptr && columns >= vectors * kernels_.vector_columns) {
+      char* c = p_.c + (row * p_.c_row + column) * p_.element_bytes;
+      final(stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in, stride, c, p_.c_row);
+      return;
+    }
+    kernels_.packed[vectors - 1][rows - 1](stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in, stride, tile,
+                                               stride);
+    if (last) StoreTile(row, column, tile, stride);
   }
 
   void StoreTile(int64_t row, int64_t column, const char* tile, int64_t stride) const {
@@ -158,6 +183,7 @@ class Blocked {
   const GemmKernels& kernels_;
   int64_t units_;
   Side a_, b_;
+  bool plain_;  // C is A * B, in rows
 };
 
 }  // namespace

@@ -57,6 +57,8 @@ struct GemmKernels {
   void (*pack)(const PackArgs&);
   void (*store)(const StoreArgs&);
   MicroKernel packed[kMaxTileVectors][kMaxTileRows];    // [vectors - 1][rows - 1]
+  // As packed, but writes whole tiles of C in its dtype; null where there is none.
+  MicroKernel final[kMaxTileVectors][kMaxTileRows];
   MicroKernel unpacked[kMaxTileVectors][kMaxTileRows];  // A read in place; null where there is none
   SkinnyKernel dots;    // B contiguous along k, b_stride between columns; null where there is none
   SkinnyKernel rows;    // B contiguous along n, b_stride between rows; null where there is none

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/gemm_problem.h"
 #include "kernels/thread_pool.h"
@@ -8,6 +9,7 @@ namespace neuron::kernels {
 namespace {
 
 constexpr int64_t kSumsBytes = 16 << 10;  // sums of one block, to stay in the L1 cache
+constexpr int64_t kMaxRowsBlock = 256;    // so do two groups of rows of B: those in use and those on their way
 constexpr int64_t kMinBlock = 64;
 
 void Run(int64_t tasks, bool parallel, FunctionRef<void(int64_t)> fn) {
@@ -20,21 +22,27 @@ struct Rows {
   int64_t stride;
 };
 
-// A with rows contiguous along k, as f32 if the kernel wants that.
+// A with rows contiguous along k, as f32 if the kernel wants that. Several rows are copied even if they are so already:
+// at strides of whole pages they would compete for the same few lines of the L1 cache.
 Rows ContiguousRows(const GemmProblem& p, bool f32) {
-  if (p.a_col == 1 && (!f32 || p.element_bytes == 4)) return {p.a, p.a_row};
+  if (p.m == 1 && p.a_col == 1 && (!f32 || p.element_bytes == 4)) return {p.a, p.a_row};
   const int64_t bytes = f32 ? 4 : p.element_bytes;
-  char* rows = static_cast<char*>(GetScratch(Scratch::kShared, static_cast<size_t>(p.m * p.k * bytes)));
+  const int64_t stride = (p.k * bytes + 127) / 64 * 64 / bytes;
+  char* rows = static_cast<char*>(GetScratch(Scratch::kShared, static_cast<size_t>(p.m * stride * bytes)));
   for (int64_t i = 0; i < p.m; ++i) {
     const char* from = p.a + i * p.a_row * p.element_bytes;
+    char* to = rows + i * stride * bytes;
     if (f32) {
-      p.kernels->widen(from, p.a_col, p.k, reinterpret_cast<float*>(rows) + i * p.k);
+      p.kernels->widen(from, p.a_col, p.k, reinterpret_cast<float*>(to));
+    } else if (p.a_col == 1) {
+      std::memcpy(to, from, static_cast<size_t>(p.k * bytes));
     } else {
-      const auto* source = reinterpret_cast<const uint16_t*>(from);
-      for (int64_t k = 0; k < p.k; ++k) reinterpret_cast<uint16_t*>(rows)[i * p.k + k] = source[k * p.a_col];
+      for (int64_t k = 0; k < p.k; ++k) {
+        std::memcpy(to + k * bytes, from + k * p.a_col * bytes, static_cast<size_t>(bytes));
+      }
     }
   }
-  return {rows, p.k};
+  return {rows, stride};
 }
 
 }  // namespace
@@ -47,7 +55,7 @@ bool MultiplySkinny(const GemmProblem& p, bool parallel) {
   const Rows rows = ContiguousRows(p, kernels.skinny_takes_f32);
   const int64_t b_stride = dots ? p.b_col : p.b_row;
   const int64_t threads = parallel ? ThreadPool::Get().size() : 1;
-  const int64_t fits = kSumsBytes / 4 / p.m;
+  const int64_t fits = dots ? kSumsBytes / 4 / p.m : std::min(kSumsBytes / 4 / p.m, kMaxRowsBlock);
   int64_t block = std::min(fits, (p.n + 4 * threads - 1) / (4 * threads));
   block = std::max(kMinBlock, block / kMinBlock * kMinBlock);
   Run((p.n + block - 1) / block, parallel, [&](int64_t task) {

@@ -11,11 +11,13 @@
 #include "python/device_bindings.h"
 #include "python/errors.h"
 #include "python/graph_bindings.h"
+#include "python/kernel_bindings.h"
 
 PYBIND11_MODULE(_C, m) {
   using namespace neuron;
   m.doc() = "The extension of torch_neuronx: the device, its compiler and its platforms.";
   RegisterErrors(m);
+  host::RegisterEngines();
   host::RegisterDataEngines();
   aten::RegisterLibtorchFunctions();
   host::RegisterHostDriver(compiler::HostCompiler);
@@ -23,5 +25,6 @@ PYBIND11_MODULE(_C, m) {
   aten::RegisterOps();
   BindDevice(m);
   BindCompiler(m);
+  BindKernels(m);
   BindGraph(m);
 }

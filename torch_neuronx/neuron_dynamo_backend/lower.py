@@ -44,7 +44,11 @@ def table_name(op: torch._ops.OpOverload) -> str:
     """``aten.add.Tensor`` -> "add.Tensor", ``aten.relu.default`` -> "relu"."""
     base = op._schema.name.removeprefix("aten::")
     name = f"{base}.{op._schema.overload_name}" if op._schema.overload_name else base
-    return RENAMED.get(name, name)
+    name = RENAMED.get(name, name)
+    tensor_form = f"{base}.Tensor"
+    if name.endswith(".Scalar") and not _C.graph.lowered(name) and _C.graph.lowered(tensor_form):
+        return tensor_form  # the number takes the place of the second tensor
+    return name
 
 
 class UnsupportedOp(NotImplementedError):
@@ -175,6 +179,7 @@ class _Lowering:
 
     def schema_args(self, node: torch.fx.Node) -> list[tuple[str, str, Any]]:
         out = []
+        op_name = table_name(node.target)
         for position, arg in enumerate(node.target._schema.arguments):
             if position < len(node.args):
                 value = node.args[position]
@@ -188,10 +193,11 @@ class _Lowering:
                 continue
             if kind == "dtype" and value is not None:
                 value = DTYPES[value]
-            if kind == "tensor" and isinstance(value, (int, float, bool)):
+            number_for_tensor = arg.name == "other" and op_name.endswith(".Tensor")
+            if isinstance(value, (int, float, bool)) and (kind == "tensor" or number_for_tensor):
                 kind = "wrapped"
             out.append((arg.name, kind, value))
-        return self.complete(table_name(node.target), out)
+        return self.complete(op_name, out)
 
     @staticmethod
     def complete(name: str, args: list[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
