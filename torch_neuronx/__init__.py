@@ -10,7 +10,13 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import torch
+
+def _autoload() -> None:
+    """Entry point of ``torch.backends``; importing this package did the work. Never raises."""
+
+
+# After _autoload: when this package is imported first, torch looks it up while being imported here.
+import torch  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -45,10 +51,6 @@ def _register() -> None:
         from ._unavailable import install
 
         install(error)
-
-
-def _autoload() -> None:
-    """Entry point of ``torch.backends``; importing this package did the work. Never raises."""
 
 
 def _extension() -> ModuleType:

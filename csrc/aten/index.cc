@@ -1,4 +1,5 @@
 // Indexing whose result's shape depends on data: masks are counted, then turned into positions.
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/List.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/sum.h>
@@ -76,9 +77,24 @@ at::Tensor& IndexOut(const at::Tensor& self, const OptionalTensors& indices, at:
   return out.copy_(result);
 }
 
+at::Tensor MaskedSelect(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  const auto sizes = at::infer_size(self.sizes(), mask.sizes());
+  return Index(self.expand(sizes).reshape({-1}), OptionalTensors({mask.expand(sizes).reshape({-1})}));
+}
+
+at::Tensor& MaskedSelectOut(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "masked_select: expected out of dtype ", self.scalar_type(), ", got ", out.scalar_type());
+  const at::Tensor result = MaskedSelect(self, mask);
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("masked_select", TORCH_FN(MaskedSelect));
+  m.impl("masked_select.out", TORCH_FN(MaskedSelectOut));
   m.impl("nonzero", TORCH_FN(Nonzero));
   m.impl("nonzero.out", TORCH_FN(NonzeroOut));
   m.impl("index.Tensor", TORCH_FN(Index));

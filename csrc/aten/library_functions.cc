@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <c10/core/InferenceMode.h>
 #include <dlfcn.h>
 
@@ -51,25 +50,10 @@ void Convolution(const host::LibraryCall& call) {
   out.copy_(at::convolution(tensors[0], tensors[1], bias, list(0), list(1), list(2), ints[0] != 0, list(3), ints[1]));
 }
 
-// tensors: q, k, v, bias?, logsumexp? (the only one of rank 3), out; ints: is_causal; doubles: scale.
-void Attention(const host::LibraryCall& call) {
-  const c10::InferenceMode guard;
-  std::vector<at::Tensor> t;
-  for (size_t i = 0; i < call.tensors.size(); ++i) t.push_back(View(call.data[i], call.tensors[i]));
-  std::optional<at::Tensor> bias;
-  for (size_t i = 3; i + 1 < t.size(); ++i) {
-    if (t[i].dim() == 4) bias = t[i];
-  }
-  SetOpenMpThreads(MaxOpenMpThreads());
-  t.back().copy_(at::scaled_dot_product_attention(t[0], t[1], t[2], bias, 0.0, call.attributes.ints[0] != 0,
-                                                  call.attributes.doubles[0], true));
-}
-
 }  // namespace
 
 void RegisterLibtorchFunctions() {
   host::RegisterLibraryFunction("convolution", Convolution);
-  host::RegisterLibraryFunction("attention", Attention);
 }
 
 }  // namespace neuron::aten

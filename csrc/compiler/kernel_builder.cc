@@ -383,6 +383,9 @@ int KernelBuilder::EmitReduce(const Op* op, const Map& map) {
 // The linear index of the result, cut into the operand's dimensions term by term.
 int KernelBuilder::EmitReshape(const Op* op, const Map& map) {
   const Op* operand = op->operands[0];
+  // What must be in memory when the indices do not come apart: the operand, or if it is there and cannot be viewed
+  // in this shape, the reshaped value itself.
+  const Op* missing = find_(operand) ? op : operand;
   const ir::Dims& to = operand->type.dims;
   const ir::Dims result_strides = ir::ContiguousStrides(op->type.dims);
   const ir::Dims strides = ir::ContiguousStrides(to);
@@ -402,15 +405,15 @@ int KernelBuilder::EmitReshape(const Op* op, const Map& map) {
     for (size_t d = 0; d < sizes_.size(); ++d) {
       int64_t& c = linear.coefficients[d];
       if (c < strides[i] || sizes_[d] <= 1) continue;
-      if (c % strides[i] != 0) return Need(op);
+      if (c % strides[i] != 0) return Need(missing);
       inner[i].coefficients[d] = c / strides[i];
       last[i] += inner[i].coefficients[d] * (sizes_[d] - 1);
       c = 0;
     }
-    if (last[i] >= to[i]) return Need(operand);
+    if (last[i] >= to[i]) return Need(missing);
   }
   for (size_t d = 0; d < sizes_.size(); ++d) {
-    if (linear.coefficients[d] < 0 && sizes_[d] > 1) return Need(operand);
+    if (linear.coefficients[d] < 0 && sizes_[d] > 1) return Need(missing);
   }
   return Emit(operand, inner);
 }

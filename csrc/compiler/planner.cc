@@ -210,9 +210,17 @@ class Planner {
                             [this](const Op* value) { return SharedPlace(value); });
       if (!builder.AddRoot(op, destination)) {
         const Op* needed = builder.needed();
-        NEURON_CHECK(needed != nullptr && needed != op, "no kernel for ", ir::Info(op->code).name);
-        Materialize(needed);
-        continue;
+        NEURON_CHECK(needed != nullptr && !Find(needed), "no kernel for ", ir::Info(op->code).name);
+        if (needed != op) {
+          Materialize(needed);
+          continue;
+        }
+        // A reshape whose destination is not evenly spaced in the operand's shape: through dense memory.
+        const Place dense = NewTemporary(op);
+        NEURON_CHECK(destination.strides != dense.strides, "no kernel for ", ir::Info(op->code).name);
+        ComputeKernel(op, dense, -1);
+        Copy(dense, destination);
+        return;
       }
       if (output >= 0) {
         // Further outputs that fit the same loops share the reading of their inputs.
@@ -320,7 +328,7 @@ class Planner {
         Append(builder.Finish());
         return;
       }
-      NEURON_CHECK(builder.needed() != nullptr, "scatter");
+      NEURON_CHECK(builder.needed() != nullptr && !Find(builder.needed()), "no kernel for ", ir::Info(op->code).name);
       Materialize(builder.needed());
     }
   }

@@ -1,6 +1,7 @@
 #include "ir/graph.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace neuron::ir {
@@ -24,17 +25,20 @@ const T& Get(const Op& op, std::string_view name) {
 
 const OpInfo& Info(OpCode code) { return kInfos[static_cast<int>(code)]; }
 
+std::optional<OpCode> FindOpCode(std::string_view name) {
+  static const std::unordered_map<std::string_view, OpCode> codes = [] {
+    std::unordered_map<std::string_view, OpCode> out;
+    for (int i = 0; i < kNumOpCodes; ++i) out.emplace(kInfos[i].name, static_cast<OpCode>(i));
+    return out;
+  }();
+  const auto it = codes.find(name);
+  return it == codes.end() ? std::nullopt : std::optional(it->second);
+}
+
 int64_t Type::NumElements() const {
   int64_t n = 1;
   for (int64_t d : dims) n *= d;
   return n;
-}
-
-std::string ToString(const Type& type) {
-  std::string out(Name(type.dtype));
-  out += '[';
-  for (size_t i = 0; i < type.dims.size(); ++i) out += (i ? "," : "") + std::to_string(type.dims[i]);
-  return out + ']';
 }
 
 int64_t Op::Int(std::string_view name) const { return Get<int64_t>(*this, name); }
@@ -56,7 +60,8 @@ Op* Graph::Add(OpCode code, Type type, std::vector<Op*> operands,
 
 Op* Graph::AddParameter(Type type, Dims strides) {
   const auto index = static_cast<int64_t>(parameters_.size());
-  Op* op = Add(OpCode::kParameter, std::move(type), {}, {{"index", index}, {"strides", std::move(strides)}});
+  Op* op = Add(OpCode::kParameter, std::move(type), {},
+               {{"index", index}, {"strides", std::move(strides)}});
   parameters_.push_back(op);
   return op;
 }
@@ -81,7 +86,8 @@ void Graph::RemoveDeadOps() {
     pending.insert(pending.end(), op->operands.begin(), op->operands.end());
   }
   std::erase_if(ops_, [&](const std::unique_ptr<Op>& op) {
-    return op->code != OpCode::kParameter && op->code != OpCode::kScalar && !live.contains(op.get());
+    return op->code != OpCode::kParameter && op->code != OpCode::kScalar &&
+           !live.contains(op.get());
   });
   int id = 0;
   for (const auto& op : ops_) op->id = id++;

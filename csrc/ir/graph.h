@@ -1,6 +1,6 @@
-// The tensor-level IR. A Graph is a list of single-result operations in definition order; shapes are
-// static. Operations have StableHLO semantics unless opcodes.inc says otherwise; what StableHLO has
-// no name for (attention, convolution with bias...) is written there with its definition.
+// The tensor-level IR. A Graph is a list of single-result operations in definition order; shapes
+// are static. Operations have StableHLO semantics unless opcodes.inc says otherwise; what StableHLO
+// has no name for (attention, convolution with bias...) is written there with its definition.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -47,6 +48,8 @@ struct OpInfo {
   std::string_view doc;
 };
 const OpInfo& Info(OpCode code);
+// The inverse of Info(code).name; nothing if no operation has this name.
+std::optional<OpCode> FindOpCode(std::string_view name);
 
 using Attribute = std::variant<int64_t, double, std::string, Dims>;
 
@@ -65,6 +68,9 @@ class Op {
   const std::string& String(std::string_view name) const;
   bool Has(std::string_view name) const { return attributes.find(name) != attributes.end(); }
 };
+
+// Its line of the text form, without indentation: "%4 = add(%0, %3) : f32[4,8]".
+std::string ToString(const Op& op);
 
 // One output: a value and how it lies in memory (strides in elements, one per dimension).
 struct Output {
@@ -107,11 +113,31 @@ class Graph {
 
 Dims ContiguousStrides(const Dims& dims);
 
-// Text form; Parse(Print(g)) prints the same text.
+// Text form, one operation a line with its attributes in the order of their names:
+//
+//   graph @add {
+//     %0 = parameter {index=0, strides=[8, 1]} : f32[4,8]
+//     %1 = scalar {index=0} : f64[]
+//     %2 = convert(%1) : f32[]
+//     %3 = broadcast_in_dim(%2) {dims=[]} : f32[4,8]
+//     %4 = add(%0, %3) : f32[4,8]
+//     return %4 {strides=[8, 1]} aliases 0
+//   }
+//
+// Attributes show their kind: 1 is an int, 1.0 (or 1e9, inf, -inf, nan) a double, "x" a string, [1,
+// 2] a list. Parse(Print(g)) prints the same text.
 std::string Print(const Graph& graph);
-// Throws kInvalidArgument with line and column.
+// White space separates and means nothing else. Throws kInvalidArgument with line, column and what
+// was expected there.
 Graph Parse(std::string_view text);
-// Throws kInternal naming the operation and the rule it breaks.
+// Whether a graph name of such characters is written without quotes.
+constexpr bool IsNameChar(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == ':' || c == '-';
+}
+// Checks all that opcodes.inc says of operands, attributes, shapes and dtypes, and that outputs fit
+// their values and the parameters they alias. Throws kInternal with the line of the operation and
+// the rule it breaks.
 void Verify(const Graph& graph);
 
 }  // namespace neuron::ir

@@ -32,7 +32,8 @@ void Check(const AttentionArgs& a) {
     if (size < 0) NEURON_THROW(kInvalidArgument, "attention: negative size ", size);
   }
   if (a.heads > 0 && (a.kv_heads == 0 || a.heads % a.kv_heads != 0)) {
-    NEURON_THROW(kInvalidArgument, "attention: ", a.heads, " heads are not a multiple of ", a.kv_heads, " key heads");
+    NEURON_THROW(kInvalidArgument, "attention: ", a.heads, " heads are not a multiple of ",
+                 a.kv_heads, " key heads");
   }
 }
 
@@ -43,8 +44,9 @@ void Attention(const AttentionArgs& args, Isa isa) {
   if (args.batch == 0 || args.heads == 0 || args.q_len == 0) return;
   const int64_t groups = args.batch * args.kv_heads;
   const int64_t threads = ThreadPool::Get().size();
-  const double work = static_cast<double>(args.batch * args.heads) * static_cast<double>(args.q_len) *
-                      static_cast<double>(args.kv_len) * static_cast<double>(args.head_dim + args.v_dim);
+  const double work = static_cast<double>(args.batch * args.heads) *
+                      static_cast<double>(args.q_len) * static_cast<double>(args.kv_len) *
+                      static_cast<double>(args.head_dim + args.v_dim);
   const bool parallel = threads > 1 && work >= kParallelWork;
   // Enough groups of heads: a thread takes a whole group, else the threads share each.
   const bool by_group = parallel && (groups >= 4 * threads || groups % threads == 0);

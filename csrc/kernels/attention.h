@@ -8,8 +8,9 @@
 
 namespace neuron::kernels {
 
-// out[b,h,i] = sum_j softmax_j(scale * q[b,h,i] . k[b,g,j] + bias[b,h,i,j]) v[b,g,j], g = h / (heads / kv_heads).
-// Strides are in elements, in the order batch, head, position, feature; 0 broadcasts.
+// out[b,h,i] = sum_j softmax_j(scale * q[b,h,i] . k[b,g,j] + bias[b,h,i,j]) v[b,g,j], g = h /
+// (heads / kv_heads). Strides are in elements, in the order batch, head, position, feature; 0
+// broadcasts.
 struct AttentionArgs {
   DType dtype = DType::kF32;  // of q, k, v and out: f32, bf16, f16 or f64
   int64_t batch = 0, heads = 0, kv_heads = 0, q_len = 0, kv_len = 0, head_dim = 0, v_dim = 0;
@@ -23,15 +24,17 @@ struct AttentionArgs {
   int64_t bias_strides[4] = {};     // batch, head, query, key
   bool causal = false;              // key j counts for query i if j <= i
   double scale = 1;
-  float* lse = nullptr;  // may be null; log of each row's sum of exponentials, -inf where all is masked
+  float* lse =
+      nullptr;  // may be null; log of each row's sum of exponentials, -inf where all is masked
   int64_t lse_strides[3] = {};
 };
 
-// Returns when out is written. Rows with every key masked are 0, as are all rows if kv_len == 0. Streams over the keys
-// (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018), so needs no memory for the scores.
-// Inside: f32 for f32 and f16; bf16 has its products in f32 and, on AVX512-BF16, rounds the probabilities to bf16
-// (relative error up to 2^-8 each, as PyTorch's CPU kernel does); f64 in f64. Same bits whatever the number of threads.
-// Throws kUnsupported for other dtypes, kInvalidArgument if heads is not a multiple of kv_heads.
+// Returns when out is written. Rows with every key masked are 0, as are all rows if kv_len == 0.
+// Streams over the keys (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018),
+// so needs no memory for the scores. Inside: f32 for f32 and f16; bf16 has its products in f32 and,
+// on AVX512-BF16, rounds the probabilities to bf16 (relative error up to 2^-8 each, as PyTorch's
+// CPU kernel does); f64 in f64. Same bits whatever the number of threads. Throws kUnsupported for
+// other dtypes, kInvalidArgument if heads is not a multiple of kv_heads.
 void Attention(const AttentionArgs& args, Isa isa = ActiveIsa());
 
 }  // namespace neuron::kernels

@@ -8,10 +8,11 @@
 namespace neuron::kernels::avx2 {
 namespace {
 
+// clang-format off: each builds on those before it
 #include "kernels/scalar.inc"
-// The vectors come next, then what is built on them.
 #include "kernels/simd_avx2.inc"
 #include "kernels/attention_softmax.inc"
+// clang-format on
 
 }  // namespace
 

@@ -9,9 +9,10 @@
 namespace neuron::kernels {
 namespace {
 
-constexpr int64_t kQueryPanels = 4;  // of a block: its scores, queries and results stay in the L2 cache
+constexpr int64_t kQueryPanels =
+    4;  // of a block: its scores, queries and results stay in the L2 cache
 constexpr int64_t kKeyBlock = 256;
-constexpr int64_t kSlack = 64;       // bytes that the last vector of a panel may overrun
+constexpr int64_t kSlack = 64;  // bytes that the last vector of a panel may overrun
 constexpr int64_t kMaxQueries = kQueryPanels * kMaxTileRows;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -19,7 +20,12 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 class Group {
  public:
   Group(const AttentionProblem& problem, int64_t batch, int64_t kv_head)
-      : problem_(problem), args_(problem.args), gemm_(*problem.gemm), batch_(batch), kv_head_(kv_head), nr_(gemm_.nr()) {
+      : problem_(problem),
+        args_(problem.args),
+        gemm_(*problem.gemm),
+        batch_(batch),
+        kv_head_(kv_head),
+        nr_(gemm_.nr()) {
     key_panel_bytes_ = RoundUp(args_.head_dim, gemm_.k_unit) * nr_ * gemm_.packed_bytes;
     value_panel_bytes_ = RoundUp(args_.kv_len, gemm_.k_unit) * nr_ * gemm_.packed_bytes;
     key_panels_ = CeilDiv(args_.kv_len, nr_);
@@ -31,7 +37,8 @@ class Group {
   }
 
   void Attend(bool parallel) {
-    const auto bytes = static_cast<size_t>(key_panels_ * key_panel_bytes_ + value_panels_ * value_panel_bytes_ + kSlack);
+    const auto bytes = static_cast<size_t>(key_panels_ * key_panel_bytes_ +
+                                           value_panels_ * value_panel_bytes_ + kSlack);
     keys_ = static_cast<char*>(GetScratch(Scratch::kShared, bytes));
     values_ = keys_ + key_panels_ * key_panel_bytes_;
     Run(key_panels_ + value_panels_, parallel, [&](int64_t i) {
@@ -102,7 +109,9 @@ class Group {
     }
   }
 
-  int64_t QueryPanelBytes() const { return RoundUp(args_.head_dim, gemm_.k_unit) * height_ * gemm_.packed_bytes; }
+  int64_t QueryPanelBytes() const {
+    return RoundUp(args_.head_dim, gemm_.k_unit) * height_ * gemm_.packed_bytes;
+  }
 
   void AttendBlock(int64_t head, int64_t block) const {
     const int64_t query = block * queries_;
@@ -113,7 +122,9 @@ class Group {
     const int64_t query_bytes = RoundUp(query_panels_ * QueryPanelBytes(), kSlack);
     char* own = static_cast<char*>(GetScratch(
         Scratch::kOwn,
-        static_cast<size_t>(query_bytes + padded * (kKeyBlock + out_stride) * static_cast<int64_t>(sizeof(float)) + kSlack)));
+        static_cast<size_t>(
+            query_bytes + padded * (kKeyBlock + out_stride) * static_cast<int64_t>(sizeof(float)) +
+            kSlack)));
     float* scores = reinterpret_cast<float*>(own + query_bytes);
     float* sums = scores + padded * kKeyBlock;
     float max[kMaxQueries], total[kMaxQueries], correction[kMaxQueries];
@@ -132,7 +143,8 @@ class Group {
       softmax.correction = correction;
       problem_.softmax.softmax(softmax);
       for (int64_t i = 0; key > 0 && i < rows; ++i) {
-        if (correction[i] != 1) problem_.softmax.scale(sums + i * out_stride, out_stride, correction[i]);
+        if (correction[i] != 1)
+          problem_.softmax.scale(sums + i * out_stride, out_stride, correction[i]);
       }
       AddValues(scores, rows, key, keys, key == 0, sums, out_stride);
     }
@@ -147,15 +159,16 @@ class Group {
     for (int64_t j = 0; j < keys; j += nr_) {
       const MicroKernel kernel = Kernel(gemm_.packed, keys - j);
       for (int64_t i = 0; i < rows; i += height_) {
-        kernel(units, queries + i / height_ * QueryPanelBytes(), 0, keys_ + (key + j) / nr_ * key_panel_bytes_, step,
-               nullptr, 0, scores + i * kKeyBlock + j, kKeyBlock);
+        kernel(units, queries + i / height_ * QueryPanelBytes(), 0,
+               keys_ + (key + j) / nr_ * key_panel_bytes_, step, nullptr, 0,
+               scores + i * kKeyBlock + j, kKeyBlock);
       }
     }
   }
 
   // sums[rows][stride] (+)= probabilities * v
-  void AddValues(const float* probabilities, int64_t rows, int64_t key, int64_t keys, bool first, float* sums,
-                 int64_t stride) const {
+  void AddValues(const float* probabilities, int64_t rows, int64_t key, int64_t keys, bool first,
+                 float* sums, int64_t stride) const {
     const int64_t units = CeilDiv(keys, gemm_.k_unit);
     const int64_t step = static_cast<int64_t>(nr_) * gemm_.k_unit * gemm_.packed_bytes;
     for (int64_t j = 0; j < args_.v_dim; j += nr_) {
@@ -163,13 +176,15 @@ class Group {
       const char* values = values_ + j / nr_ * value_panel_bytes_ + key / gemm_.k_unit * step;
       for (int64_t i = 0; i < rows; i += height_) {
         float* tile = sums + i * stride + j;
-        kernel(units, probabilities + i * kKeyBlock, kKeyBlock * static_cast<int64_t>(sizeof(float)), values, step,
+        kernel(units, probabilities + i * kKeyBlock,
+               kKeyBlock * static_cast<int64_t>(sizeof(float)), values, step,
                first ? nullptr : tile, stride, tile, stride);
       }
     }
   }
 
-  MicroKernel Kernel(const MicroKernel (&table)[kMaxTileVectors][kMaxTileRows], int64_t columns) const {
+  MicroKernel Kernel(const MicroKernel (&table)[kMaxTileVectors][kMaxTileRows],
+                     int64_t columns) const {
     const int vectors = columns <= gemm_.vector_columns ? 1 : gemm_.vectors;
     return table[vectors - 1][height_ - 1];
   }
@@ -180,8 +195,8 @@ class Group {
   const int64_t batch_, kv_head_;
   const int nr_;
   int64_t key_panel_bytes_, value_panel_bytes_, key_panels_, value_panels_;
-  int64_t blocks_, queries_;        // blocks of queries per head, and queries of one
-  int64_t height_, query_panels_;   // queries of a panel, and panels of a block
+  int64_t blocks_, queries_;       // blocks of queries per head, and queries of one
+  int64_t height_, query_panels_;  // queries of a panel, and panels of a block
   char* keys_ = nullptr;
   char* values_ = nullptr;
 };

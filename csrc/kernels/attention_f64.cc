@@ -18,7 +18,8 @@ float HalfToFloat(uint16_t bits) {
   const int fraction = bits & 1023;
   float value;
   if (exponent == 31) {
-    value = fraction != 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+    value = fraction != 0 ? std::numeric_limits<float>::quiet_NaN()
+                          : std::numeric_limits<float>::infinity();
   } else if (exponent == 0) {
     value = std::ldexp(static_cast<float>(fraction), -24);
   } else {
@@ -37,7 +38,8 @@ double Bias(const AttentionArgs& args, int64_t at) {
     case DType::kF16:
       return HalfToFloat(static_cast<const uint16_t*>(args.bias)[at]);
     case DType::kBF16:
-      return std::bit_cast<float>(static_cast<uint32_t>(static_cast<const uint16_t*>(args.bias)[at]) << 16);
+      return std::bit_cast<float>(static_cast<uint32_t>(static_cast<const uint16_t*>(args.bias)[at])
+                                  << 16);
     default:
       return static_cast<const uint8_t*>(args.bias)[at] != 0 ? 0 : -kInfinity;
   }
@@ -55,7 +57,8 @@ void AttendRow(const AttentionArgs& args, int64_t b, int64_t h, int64_t i) {
   for (int64_t j = 0; j < keys; ++j) {
     const double* k = at(args.k, args.k_strides, g, j);
     double dot = 0;
-    for (int64_t e = 0; e < args.head_dim; ++e) dot += q[e * args.q_strides[3]] * k[e * args.k_strides[3]];
+    for (int64_t e = 0; e < args.head_dim; ++e)
+      dot += q[e * args.q_strides[3]] * k[e * args.k_strides[3]];
     double& score = scores[static_cast<size_t>(j)];
     score = dot * args.scale;
     if (args.bias != nullptr) {
@@ -73,7 +76,8 @@ void AttendRow(const AttentionArgs& args, int64_t b, int64_t h, int64_t i) {
   for (int64_t e = 0; e < args.v_dim; ++e) {
     double sum = 0;
     for (int64_t j = 0; j < keys; ++j) {
-      sum += scores[static_cast<size_t>(j)] * at(args.v, args.v_strides, g, j)[e * args.v_strides[3]];
+      sum +=
+          scores[static_cast<size_t>(j)] * at(args.v, args.v_strides, g, j)[e * args.v_strides[3]];
     }
     out[e * args.out_strides[3]] = total == 0 ? 0 : sum / total;
   }
@@ -85,7 +89,8 @@ void AttendRow(const AttentionArgs& args, int64_t b, int64_t h, int64_t i) {
 
 }  // namespace
 
-void AttendGroupF64(const AttentionProblem& problem, int64_t batch, int64_t kv_head, bool parallel) {
+void AttendGroupF64(const AttentionProblem& problem, int64_t batch, int64_t kv_head,
+                    bool parallel) {
   const AttentionArgs& args = problem.args;
   const auto row = [&](int64_t i) {
     AttendRow(args, batch, kv_head * problem.heads_per_group() + i / args.q_len, i % args.q_len);

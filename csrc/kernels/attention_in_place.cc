@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kKeyBlock = 512;
 
-// Query row r of a group is query r % q_len of its head r / q_len. Contiguous, as the skinny kernels want it.
+// Query row r of a group is query r % q_len of its head r / q_len. Contiguous, as the skinny
+// kernels want it.
 void CopyQuery(const AttentionProblem& problem, const char* from, char* to) {
   const AttentionArgs& args = problem.args;
   if (problem.gemm->skinny_takes_f32) {
@@ -21,7 +22,8 @@ void CopyQuery(const AttentionProblem& problem, const char* from, char* to) {
     return;
   }
   const int64_t bytes = problem.element_bytes();
-  for (int64_t e = 0; e < args.head_dim; ++e) std::memcpy(to + e * bytes, from + e * args.q_strides[3] * bytes, bytes);
+  for (int64_t e = 0; e < args.head_dim; ++e)
+    std::memcpy(to + e * bytes, from + e * args.q_strides[3] * bytes, bytes);
 }
 
 }  // namespace
@@ -36,13 +38,15 @@ bool AttendGroupInPlace(const AttentionProblem& problem, int64_t batch, int64_t 
   const int64_t bytes = problem.element_bytes();
   const int64_t row_bytes = args.head_dim * static_cast<int64_t>(sizeof(float));
   const int64_t floats = rows * (kKeyBlock + 2 * args.v_dim);
-  char* queries = static_cast<char*>(
-      GetScratch(Scratch::kOwn, static_cast<size_t>(rows * row_bytes + floats * static_cast<int64_t>(sizeof(float)))));
+  char* queries = static_cast<char*>(GetScratch(
+      Scratch::kOwn,
+      static_cast<size_t>(rows * row_bytes + floats * static_cast<int64_t>(sizeof(float)))));
   float* scores = reinterpret_cast<float*>(queries + rows * row_bytes);
   float* part = scores + rows * kKeyBlock;
   float* sums = part + rows * args.v_dim;
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t at = batch * args.q_strides[0] + (kv_head * group + r / args.q_len) * args.q_strides[1] +
+    const int64_t at = batch * args.q_strides[0] +
+                       (kv_head * group + r / args.q_len) * args.q_strides[1] +
                        r % args.q_len * args.q_strides[2];
     CopyQuery(problem, static_cast<const char*>(args.q) + at * bytes, queries + r * row_bytes);
   }
@@ -58,11 +62,12 @@ bool AttendGroupInPlace(const AttentionProblem& problem, int64_t batch, int64_t 
   };
   for (int64_t key = 0; key < limit; key += kKeyBlock) {
     const int64_t keys = std::min(kKeyBlock, limit - key);
-    gemm.dots(rows, keys, args.head_dim, queries, query_stride, at(args.k, args.k_strides, key), args.k_strides[2],
-              scores, kKeyBlock);
+    gemm.dots(rows, keys, args.head_dim, queries, query_stride, at(args.k, args.k_strides, key),
+              args.k_strides[2], scores, kKeyBlock);
     for (int64_t h = 0; h < group; ++h) {
       const int64_t first = h * args.q_len;
-      SoftmaxArgs softmax = DescribeSoftmax(problem, batch, kv_head * group + h, 0, key, args.q_len, keys);
+      SoftmaxArgs softmax =
+          DescribeSoftmax(problem, batch, kv_head * group + h, 0, key, args.q_len, keys);
       softmax.scores = scores + first * kKeyBlock;
       softmax.stride = kKeyBlock;
       softmax.max = max + first;
@@ -70,8 +75,8 @@ bool AttendGroupInPlace(const AttentionProblem& problem, int64_t batch, int64_t 
       softmax.correction = correction + first;
       problem.softmax.softmax(softmax);
     }
-    gemm.rows(rows, args.v_dim, keys, scores, probability_stride, at(args.v, args.v_strides, key), args.v_strides[2],
-              part, args.v_dim);
+    gemm.rows(rows, args.v_dim, keys, scores, probability_stride, at(args.v, args.v_strides, key),
+              args.v_strides[2], part, args.v_dim);
     for (int64_t r = 0; r < rows; ++r) {
       float* sum = sums + r * args.v_dim;
       const float* add = part + r * args.v_dim;
@@ -80,8 +85,8 @@ bool AttendGroupInPlace(const AttentionProblem& problem, int64_t batch, int64_t 
   }
   for (int64_t h = 0; h < group; ++h) {
     const int64_t first = h * args.q_len;
-    StoreAttention(problem, batch, kv_head * group + h, 0, args.q_len, sums + first * args.v_dim, args.v_dim,
-                   max + first, total + first);
+    StoreAttention(problem, batch, kv_head * group + h, 0, args.q_len, sums + first * args.v_dim,
+                   args.v_dim, max + first, total + first);
   }
   return true;
 }

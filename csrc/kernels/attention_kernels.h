@@ -1,4 +1,5 @@
-// What an instruction set provides to attention besides the matrix product's kernels. Same rules as gemm_kernels.h.
+// What an instruction set provides to attention besides the matrix product's kernels. Same rules as
+// gemm_kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,9 @@
 
 namespace neuron::kernels {
 
-// One block of scores of one head. Updates the running state of each row and turns its scores into probabilities
-// relative to the new maximum, in place: as f32, or as bf16 from the start of the row.
+// One block of scores of one head. Updates the running state of each row and turns its scores into
+// probabilities relative to the new maximum, in place: as f32, or as bf16 from the start of the
+// row.
 struct SoftmaxArgs {
   float* scores;
   int64_t stride;  // elements of f32

@@ -7,10 +7,11 @@
 namespace neuron::kernels::portable {
 namespace {
 
+// clang-format off: each builds on those before it
 #include "kernels/scalar.inc"
-// The vectors come next, then what is built on them.
 #include "kernels/simd_portable.inc"
 #include "kernels/attention_softmax.inc"
+// clang-format on
 
 }  // namespace
 

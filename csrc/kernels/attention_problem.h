@@ -1,5 +1,5 @@
-// The ways to compute attention for one group: a key head of one batch item with the query heads that use it.
-// Internal to attention*.cc.
+// The ways to compute attention for one group: a key head of one batch item with the query heads
+// that use it. Internal to attention*.cc.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,24 @@ struct AttentionProblem {
   int64_t element_bytes() const { return ByteSize(args.dtype); }
 };
 
-// Keys and values packed once, queries in blocks. Any layout. parallel: query blocks on all threads.
+// Keys and values packed once, queries in blocks. Any layout. parallel: query blocks on all
+// threads.
 void AttendGroup(const AttentionProblem& problem, int64_t batch, int64_t kv_head, bool parallel);
 
-// Few queries (decoding): keys and values are read once, in place. False, and nothing done, if there are too many
-// queries or the layout does not allow it.
+// Few queries (decoding): keys and values are read once, in place. False, and nothing done, if
+// there are too many queries or the layout does not allow it.
 bool AttendGroupInPlace(const AttentionProblem& problem, int64_t batch, int64_t kv_head);
 
 void AttendGroupF64(const AttentionProblem& problem, int64_t batch, int64_t kv_head, bool parallel);
 
 // What softmax needs for `rows` queries of a head from `query` on and keys from `key` on.
-SoftmaxArgs DescribeSoftmax(const AttentionProblem& problem, int64_t batch, int64_t head, int64_t query, int64_t key,
-                            int64_t rows, int64_t keys);
+SoftmaxArgs DescribeSoftmax(const AttentionProblem& problem, int64_t batch, int64_t head,
+                            int64_t query, int64_t key, int64_t rows, int64_t keys);
 
-// Divides sums by each row's total and stores them, and the log-sum-exp if wanted. sums: [rows][stride].
-void StoreAttention(const AttentionProblem& problem, int64_t batch, int64_t head, int64_t query, int64_t rows,
-                    const float* sums, int64_t stride, const float* max, const float* total);
+// Divides sums by each row's total and stores them, and the log-sum-exp if wanted. sums:
+// [rows][stride].
+void StoreAttention(const AttentionProblem& problem, int64_t batch, int64_t head, int64_t query,
+                    int64_t rows, const float* sums, int64_t stride, const float* max,
+                    const float* total);
 
 }  // namespace neuron::kernels

@@ -34,11 +34,13 @@ std::string_view Name(Isa isa) {
 bool CpuHas(Isa isa) {
 #if defined(__x86_64__)
   const auto avx2 = [] {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
   };
   const auto avx512 = [&] {
     return avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512cd");
   };
   switch (isa) {
     case Isa::kPortable:
@@ -58,8 +60,8 @@ Isa ParseIsa(std::string_view name) {
   for (Isa isa : kBestFirst) {
     if (Name(isa) != name) continue;
     if (!CpuHas(isa)) {
-      NEURON_THROW(kInvalidArgument, "TORCH_NEURONX_HOST_ISA='", name, "': this CPU lacks it, its best is '",
-                   Name(Best()), "'");
+      NEURON_THROW(kInvalidArgument, "TORCH_NEURONX_HOST_ISA='", name,
+                   "': this CPU lacks it, its best is '", Name(Best()), "'");
     }
     return isa;
   }

@@ -14,18 +14,33 @@ namespace {
 constexpr double kParallelWork = 5e5;
 
 void Check(const GemmArgs& g) {
-  const int64_t values[] = {g.m,          g.n,          g.k,          g.batch,        g.a_batch_stride, g.b_batch_stride,
-                            g.a_row_stride, g.a_col_stride, g.b_row_stride, g.b_col_stride, g.c_batch_stride,
-                            g.c_row_stride, g.c_col_stride, g.d_row_stride, g.d_col_stride, g.d_batch_stride};
+  const int64_t values[] = {g.m,
+                            g.n,
+                            g.k,
+                            g.batch,
+                            g.a_batch_stride,
+                            g.b_batch_stride,
+                            g.a_row_stride,
+                            g.a_col_stride,
+                            g.b_row_stride,
+                            g.b_col_stride,
+                            g.c_batch_stride,
+                            g.c_row_stride,
+                            g.c_col_stride,
+                            g.d_row_stride,
+                            g.d_col_stride,
+                            g.d_batch_stride};
   for (int64_t value : values) {
     if (value < 0) NEURON_THROW(kInvalidArgument, "gemm: negative size or stride ", value);
   }
 }
 
-// B of all batch items is the same and the rows of A, C and D follow each other: one product with batch * m rows.
+// B of all batch items is the same and the rows of A, C and D follow each other: one product with
+// batch * m rows.
 bool RowsFollow(const GemmArgs& g, bool addend) {
   return g.batch > 1 && g.b_batch_stride == 0 && g.a_batch_stride == g.m * g.a_row_stride &&
-         g.c_batch_stride == g.m * g.c_row_stride && (!addend || g.d_batch_stride == g.m * g.d_row_stride);
+         g.c_batch_stride == g.m * g.c_row_stride &&
+         (!addend || g.d_batch_stride == g.m * g.d_row_stride);
 }
 
 // The transposed problem, C^T = B^T A^T.
@@ -102,7 +117,8 @@ void Gemm(const GemmArgs& args, Isa isa) {
     Multiply(q, parallel);
   };
   const int threads = ThreadPool::Get().size();
-  const double work = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  const double work =
+      static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const bool parallel = threads > 1 && work * static_cast<double>(batch) >= kParallelWork;
   if (!parallel || batch < 2 * threads) {
     const bool inside = parallel && work >= kParallelWork;

@@ -8,8 +8,8 @@
 
 namespace neuron::kernels {
 
-// For each i in [0, batch): C[i] = alpha * A[i] * B[i] + beta * D[i], with A m x k, B k x n, C and D m x n.
-// All strides are in elements and not negative; stride 0 broadcasts (not in C).
+// For each i in [0, batch): C[i] = alpha * A[i] * B[i] + beta * D[i], with A m x k, B k x n, C and
+// D m x n. All strides are in elements and not negative; stride 0 broadcasts (not in C).
 struct GemmArgs {
   DType dtype = DType::kF32;  // of A, B, C and D: f32, bf16, f16, f64, i64, i32, i16, i8 or u8
   int64_t m = 0, n = 0, k = 0;
@@ -22,16 +22,16 @@ struct GemmArgs {
   void* c = nullptr;
   int64_t c_row_stride = 0, c_col_stride = 0;
   double alpha = 1, beta = 0;  // truncated to integers for integer dtypes
-  const void* d = nullptr;     // may be null; may be C itself (same strides); not read when beta == 0
+  const void* d = nullptr;  // may be null; may be C itself (same strides); not read when beta == 0
   int64_t d_row_stride = 0, d_col_stride = 0, d_batch_stride = 0;
 };
 
 // Returns when C is written. Uses the ThreadPool if the work is worth waking a thread.
-// Sums over all of k in f32 for f32, bf16 and f16 and in f64 for f64, and rounds once, at the end, to nearest even;
-// integers wrap around. alpha == 0 leaves A and B unread, as in BLAS. The order of summation depends on the shape,
-// the layout and the instruction set, never on the number of threads.
-// On AVX512-BF16, products of bf16 treat denormals as zero (VDPBF16PS does).
-// Throws kUnsupported for other dtypes and kInvalidArgument for negative sizes or strides.
+// Sums over all of k in f32 for f32, bf16 and f16 and in f64 for f64, and rounds once, at the end,
+// to nearest even; integers wrap around. alpha == 0 leaves A and B unread, as in BLAS. The order of
+// summation depends on the shape, the layout and the instruction set, never on the number of
+// threads. On AVX512-BF16, products of bf16 treat denormals as zero (VDPBF16PS does). Throws
+// kUnsupported for other dtypes and kInvalidArgument for negative sizes or strides.
 void Gemm(const GemmArgs& args, Isa isa = ActiveIsa());
 
 }  // namespace neuron::kernels

@@ -6,14 +6,14 @@
 namespace neuron::kernels::avx512 {
 namespace {
 
+// clang-format off: each builds on those before it
 #include "kernels/scalar.inc"
-// The vectors come next, then what is built on them.
 #include "kernels/simd_avx512.inc"
 #include "kernels/gemm_micro.inc"
-// Kernels by type of sum.
 #include "kernels/gemm_pack.inc"
 #include "kernels/gemm_plain.inc"
 #include "kernels/gemm_skinny.inc"
+// clang-format on
 
 }  // namespace
 

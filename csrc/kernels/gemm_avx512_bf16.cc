@@ -1,5 +1,5 @@
-// Products of bf16 on VDPBF16PS, which multiplies pairs: panels hold two elements of k side by side. It takes
-// denormals as zero. kernels.cmake sets the compiler flags of this file.
+// Products of bf16 on VDPBF16PS, which multiplies pairs: panels hold two elements of k side by
+// side. It takes denormals as zero. kernels.cmake sets the compiler flags of this file.
 #include <immintrin.h>
 
 #include "kernels/gemm_kernels.h"
@@ -7,24 +7,25 @@
 namespace neuron::kernels::avx512_bf16 {
 namespace {
 
+// clang-format off: each builds on those before it
 #include "kernels/scalar.inc"
-// The vectors come next, then what is built on them.
 #include "kernels/simd_avx512.inc"
-// Packing, the skinny kernels and the store.
 #include "kernels/gemm_micro.inc"
 #include "kernels/gemm_pack.inc"
 #include "kernels/gemm_skinny.inc"
+// clang-format on
 
 inline void StoreTile(float* to, VF x) { Store(to, x); }
 // Products are never denormal here, so VCVTNEPS2BF16, which takes denormals as zero, is exact.
 inline void StoreTile(BF16* to, VF x) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
 }
 
 // Micro, for pairs. Out: float for sums, BF16 for the result itself.
 template <typename Out, int kRows, int kVectors, bool kPacked>
-void MicroPairs(int64_t pairs, const void* a, int64_t a_row_stride, const void* b, int64_t b_step, const void* in,
-                int64_t in_stride, void* out, int64_t out_stride) {
+void MicroPairs(int64_t pairs, const void* a, int64_t a_row_stride, const void* b, int64_t b_step,
+                const void* in, int64_t in_stride, void* out, int64_t out_stride) {
   VF sums[kRows][kVectors];
 #pragma GCC unroll 14
   for (int i = 0; i < kRows; ++i) {
@@ -54,7 +55,8 @@ void MicroPairs(int64_t pairs, const void* a, int64_t a_row_stride, const void* 
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
     for (int j = 0; j < kVectors; ++j) {
-      if (in != nullptr) sums[i][j] += Load(static_cast<const float*>(in) + i * in_stride + j * kLanes);
+      if (in != nullptr)
+        sums[i][j] += Load(static_cast<const float*>(in) + i * in_stride + j * kLanes);
       StoreTile(static_cast<Out*>(out) + i * out_stride + j * kLanes, sums[i][j]);
     }
   }
@@ -75,7 +77,9 @@ struct PairMath {
   static constexpr int kDotStep = 2 * kLanes;
   static constexpr int kRowStep = 2;
 
-  static __m512bh LoadAlongK(const BF16* p) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p)); }
+  static __m512bh LoadAlongK(const BF16* p) {
+    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
+  }
   static __m512bh LoadAlongKPart(const BF16* p, int n) {
     return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16((1u << n) - 1, p));
   }
@@ -116,13 +120,15 @@ void PackPairsAlongK(const PackArgs& args) {
 #pragma GCC unroll 16
       for (int j = 0; j < kLanes; ++j) {
         if (j >= n) break;
-        _mm512_mask_storeu_ps(to + j * args.width, k + j <= last_spill ? Mask16(kLanes) : Mask16(room), r[j]);
+        _mm512_mask_storeu_ps(to + j * args.width,
+                              k + j <= last_spill ? Mask16(kLanes) : Mask16(room), r[j]);
       }
     }
   }
   if (args.k % 2 == 0) return;
   for (int i = 0; i < args.width; ++i) {
-    panel[pairs.k * args.width + i] = i < args.count ? source[i * args.stride + args.k - 1].bits : 0;
+    panel[pairs.k * args.width + i] =
+        i < args.count ? source[i * args.stride + args.k - 1].bits : 0;
   }
 }
 
@@ -137,9 +143,11 @@ void PackPairsAlongPanel(const PackArgs& args) {
       const int n = args.count - i < 0 ? 0 : args.count - i < kLanes ? args.count - i : kLanes;
       const __mmask16 odd = k + 1 < args.k ? Mask16(n) : static_cast<__mmask16>(0);
       const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(Mask16(n), from + i));
-      const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(odd, from + args.k_stride + i));
+      const __m512i high =
+          _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(odd, from + args.k_stride + i));
       const int room = args.width - i < kLanes ? args.width - i : kLanes;
-      _mm512_mask_storeu_epi32(to + i, Mask16(room), _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+      _mm512_mask_storeu_epi32(to + i, Mask16(room),
+                               _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
     }
   }
 }

@@ -1,5 +1,6 @@
-// The product by packed panels. One operand (the smaller one) is packed whole and shared by all tasks; each task
-// packs a run of panels of the other and multiplies them with the shared ones, block by block.
+// The product by packed panels. One operand (the smaller one) is packed whole and shared by all
+// tasks; each task packs a run of panels of the other and multiplies them with the shared ones,
+// block by block.
 #include <algorithm>
 
 #include "kernels/gemm_problem.h"
@@ -9,12 +10,15 @@
 namespace neuron::kernels {
 namespace {
 
-constexpr int64_t kSharedBytes = 32 << 20;  // packed shared operand; larger ones are taken in pieces
-constexpr int64_t kOwnBytes = 512 << 10;    // a task's packed panels
-constexpr int64_t kBlockRows = 168, kBlockColumns = 256;  // of sums at a time, with their operands in the L2 cache
-constexpr int64_t kPackTogether = 1 << 15;  // elements below which packing is not worth another thread
-constexpr int64_t kPackRows = 32;           // of k, even
-constexpr int64_t kSlack = 64;              // bytes that the last vector of a panel may overrun
+constexpr int64_t kSharedBytes = 32
+                                 << 20;   // packed shared operand; larger ones are taken in pieces
+constexpr int64_t kOwnBytes = 512 << 10;  // a task's packed panels
+constexpr int64_t kBlockRows = 168,
+                  kBlockColumns = 256;  // of sums at a time, with their operands in the L2 cache
+constexpr int64_t kPackTogether =
+    1 << 15;                       // elements below which packing is not worth another thread
+constexpr int64_t kPackRows = 32;  // of k, even
+constexpr int64_t kSlack = 64;     // bytes that the last vector of a panel may overrun
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -33,7 +37,9 @@ struct Side {
   bool padded;  // the last panel is as wide as the others
 
   int64_t panels() const { return CeilDiv(count, width); }
-  int RowsOf(int64_t panel) const { return static_cast<int>(std::min<int64_t>(width, count - panel * width)); }
+  int RowsOf(int64_t panel) const {
+    return static_cast<int>(std::min<int64_t>(width, count - panel * width));
+  }
   int WidthOf(int64_t panel) const { return padded ? width : RowsOf(panel); }
 };
 
@@ -52,10 +58,12 @@ class Blocked {
     const bool share_a = p_.m <= p_.n;
     const Side& shared = share_a ? a_ : b_;
     const Side& own = share_a ? b_ : a_;
-    const int64_t piece = std::clamp<int64_t>(kSharedBytes / PanelBytes(shared), 1, shared.panels());
+    const int64_t piece =
+        std::clamp<int64_t>(kSharedBytes / PanelBytes(shared), 1, shared.panels());
     const int64_t threads = parallel ? ThreadPool::Get().size() : 1;
     const int64_t fair = CeilDiv(own.panels(), 4 * threads);
-    const int64_t run = std::clamp<int64_t>(kOwnBytes / PanelBytes(own), 1, std::max<int64_t>(1, fair));
+    const int64_t run =
+        std::clamp<int64_t>(kOwnBytes / PanelBytes(own), 1, std::max<int64_t>(1, fair));
     for (int64_t first = 0; first < shared.panels(); first += piece) {
       const int64_t panels = std::min(piece, shared.panels() - first);
       char* packed = Buffer(Scratch::kShared, panels * PanelBytes(shared));
@@ -63,7 +71,8 @@ class Blocked {
       const int64_t at_once = together ? CeilDiv(panels, 4 * threads) : panels;
       Run(CeilDiv(panels, at_once), together, [&](int64_t task) {
         const int64_t begin = task * at_once;
-        Pack(shared, first + begin, std::min(at_once, panels - begin), packed + begin * PanelBytes(shared));
+        Pack(shared, first + begin, std::min(at_once, panels - begin),
+             packed + begin * PanelBytes(shared));
       });
       Run(CeilDiv(own.panels(), run), parallel, [&](int64_t task) {
         const int64_t begin = task * run;
@@ -93,7 +102,8 @@ class Blocked {
     return static_cast<char*>(GetScratch(purpose, static_cast<size_t>(bytes + kSlack)));
   }
 
-  // `count` panels. Where rows of k lie apart, all panels take a few rows before the next ones: their pages stay at hand.
+  // `count` panels. Where rows of k lie apart, all panels take a few rows before the next ones:
+  // their pages stay at hand.
   void Pack(const Side& side, int64_t first, int64_t count, char* to) const {
     const int64_t rows = side.k_stride == 1 || count == 1 ? std::max<int64_t>(p_.k, 1) : kPackRows;
     for (int64_t k = 0; k < p_.k; k += rows) {
@@ -123,7 +133,8 @@ class Blocked {
     }
   }
 
-  // One block of sums over all of k, a stretch of k at a time: a panel of B stays in the L1 cache meanwhile.
+  // One block of sums over all of k, a stretch of k at a time: a panel of B stays in the L1 cache
+  // meanwhile.
   void MultiplyBlock(Panels a, Panels b) const {
     const int64_t stride = b.count * b_.width;
     char* sums = Buffer(Scratch::kSums, a.count * a_.width * stride * kernels_.sum_bytes);
@@ -141,8 +152,8 @@ class Blocked {
     } while (at < units_);
   }
 
-  void MultiplyTile(Panels a, Panels b, int64_t i, int64_t j, int64_t at, int64_t stretch, char* tile, int64_t stride,
-                    bool last) const {
+  void MultiplyTile(Panels a, Panels b, int64_t i, int64_t j, int64_t at, int64_t stretch,
+                    char* tile, int64_t stride, bool last) const {
     const int64_t unit_bytes = kernels_.k_unit * kernels_.packed_bytes;
     const int rows = a_.RowsOf(a.first + i);
     const char* a_panel = a.data + i * PanelBytes(a_) + at * rows * unit_bytes;
@@ -157,8 +168,8 @@ class Blocked {
       final(stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in, stride, c, p_.c_row);
       return;
     }
-    kernels_.packed[vectors - 1][rows - 1](stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in, stride, tile,
-                                               stride);
+    kernels_.packed[vectors - 1][rows - 1](stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in,
+                                           stride, tile, stride);
     if (last) StoreTile(row, column, tile, stride);
   }
 
@@ -171,7 +182,8 @@ class Blocked {
     args.c = p_.c + (row * p_.c_row + column * p_.c_col) * p_.element_bytes;
     args.c_row_stride = p_.c_row;
     args.c_col_stride = p_.c_col;
-    args.d = p_.d == nullptr ? nullptr : p_.d + (row * p_.d_row + column * p_.d_col) * p_.element_bytes;
+    args.d =
+        p_.d == nullptr ? nullptr : p_.d + (row * p_.d_row + column * p_.d_col) * p_.element_bytes;
     args.d_row_stride = p_.d_row;
     args.d_col_stride = p_.d_col;
     args.alpha = p_.alpha;
@@ -188,6 +200,8 @@ class Blocked {
 
 }  // namespace
 
-void MultiplyBlocked(const GemmProblem& problem, bool parallel) { Blocked(problem).Multiply(parallel); }
+void MultiplyBlocked(const GemmProblem& problem, bool parallel) {
+  Blocked(problem).Multiply(parallel);
+}
 
 }  // namespace neuron::kernels

@@ -5,14 +5,14 @@
 namespace neuron::kernels::portable {
 namespace {
 
+// clang-format off: each builds on those before it
 #include "kernels/scalar.inc"
-// The vectors come next, then what is built on them.
 #include "kernels/simd_portable.inc"
 #include "kernels/gemm_micro.inc"
-// Kernels by type of sum.
 #include "kernels/gemm_pack.inc"
 #include "kernels/gemm_plain.inc"
 #include "kernels/gemm_skinny.inc"
+// clang-format on
 
 }  // namespace
 

@@ -30,7 +30,8 @@ const GemmKernels* FindGemmKernels(DType dtype, Isa isa);
 // A and B packed into panels. Any layout.
 void MultiplyBlocked(const GemmProblem& problem, bool parallel);
 
-// m <= kMaxSkinnyRows, B read in place. False, and nothing done, if B's layout or the dtype does not allow it.
+// m <= kMaxSkinnyRows, B read in place. False, and nothing done, if B's layout or the dtype does
+// not allow it.
 bool MultiplySkinny(const GemmProblem& problem, bool parallel);
 
 }  // namespace neuron::kernels

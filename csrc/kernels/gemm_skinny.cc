@@ -9,7 +9,8 @@ namespace neuron::kernels {
 namespace {
 
 constexpr int64_t kSumsBytes = 16 << 10;  // sums of one block, to stay in the L1 cache
-constexpr int64_t kMaxRowsBlock = 256;    // so do two groups of rows of B: those in use and those on their way
+constexpr int64_t kMaxRowsBlock =
+    256;  // so do two groups of rows of B: those in use and those on their way
 constexpr int64_t kMinBlock = 64;
 
 void Run(int64_t tasks, bool parallel, FunctionRef<void(int64_t)> fn) {
@@ -22,13 +23,15 @@ struct Rows {
   int64_t stride;
 };
 
-// A with rows contiguous along k, as f32 if the kernel wants that. Several rows are copied even if they are so already:
-// at strides of whole pages they would compete for the same few lines of the L1 cache.
+// A with rows contiguous along k, as f32 if the kernel wants that. Several rows are copied even if
+// they are so already: at strides of whole pages they would compete for the same few lines of the
+// L1 cache.
 Rows ContiguousRows(const GemmProblem& p, bool f32) {
   if (p.m == 1 && p.a_col == 1 && (!f32 || p.element_bytes == 4)) return {p.a, p.a_row};
   const int64_t bytes = f32 ? 4 : p.element_bytes;
   const int64_t stride = (p.k * bytes + 127) / 64 * 64 / bytes;
-  char* rows = static_cast<char*>(GetScratch(Scratch::kShared, static_cast<size_t>(p.m * stride * bytes)));
+  char* rows =
+      static_cast<char*>(GetScratch(Scratch::kShared, static_cast<size_t>(p.m * stride * bytes)));
   for (int64_t i = 0; i < p.m; ++i) {
     const char* from = p.a + i * p.a_row * p.element_bytes;
     char* to = rows + i * stride * bytes;
@@ -61,8 +64,10 @@ bool MultiplySkinny(const GemmProblem& p, bool parallel) {
   Run((p.n + block - 1) / block, parallel, [&](int64_t task) {
     const int64_t n0 = task * block;
     const int64_t columns = std::min(block, p.n - n0);
-    float* sums = static_cast<float*>(GetScratch(Scratch::kSums, static_cast<size_t>(p.m * block * 4)));
-    kernel(p.m, columns, p.k, rows.data, rows.stride, p.b + n0 * p.b_col * p.element_bytes, b_stride, sums, block);
+    float* sums =
+        static_cast<float*>(GetScratch(Scratch::kSums, static_cast<size_t>(p.m * block * 4)));
+    kernel(p.m, columns, p.k, rows.data, rows.stride, p.b + n0 * p.b_col * p.element_bytes,
+           b_stride, sums, block);
     StoreArgs store{};
     store.sums = sums;
     store.sums_stride = block;

@@ -1,15 +1,14 @@
-# One file per instruction set, chosen at run time (kernels/cpu.h). -O3 and contraction to FMA are for these only.
-# uninitialized: g++ 12 reports its own AVX-512 headers.
-set(neuron_kernel_flags -O3 -ffp-contract=fast -Wno-uninitialized)
-set(neuron_avx2_flags ${neuron_kernel_flags} -mavx2 -mfma -mf16c)
+# One file per engine and instruction set, chosen at run time (kernels/cpu.h). -O3 and contraction to FMA are
+# for these only. uninitialized: g++ 12 reports its own AVX-512 headers.
+set(neuron_portable_flags -O3 -ffp-contract=fast -Wno-uninitialized)
+set(neuron_avx2_flags ${neuron_portable_flags} -mavx2 -mfma -mf16c)
 set(neuron_avx512_flags ${neuron_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd
     -mprefer-vector-width=512)
-foreach(engine gemm attention)
-  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_portable.cc PROPERTIES COMPILE_OPTIONS "${neuron_kernel_flags}")
-  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_avx2.cc PROPERTIES COMPILE_OPTIONS "${neuron_avx2_flags}")
-  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_avx512.cc PROPERTIES COMPILE_OPTIONS "${neuron_avx512_flags}")
-  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${engine}_avx512_bf16.cc PROPERTIES
-                              COMPILE_OPTIONS "${neuron_avx512_flags};-mavx512bf16")
+set(neuron_avx512_bf16_flags ${neuron_avx512_flags} -mavx512bf16)
+foreach(isa portable avx2 avx512 avx512_bf16)
+  file(GLOB isa_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/gemm_${isa}.cc
+       ${CMAKE_CURRENT_LIST_DIR}/attention_${isa}.cc)
+  set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${neuron_${isa}_flags}")
 endforeach()
 # Machines without these instruction sets have no use for their files.
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

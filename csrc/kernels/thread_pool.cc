@@ -6,30 +6,34 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <condition_variable>
 #include <cmath>
+#include <condition_variable>
+#include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
-#include <vector>
 
 #include "support/env.h"
 
 namespace neuron::kernels {
 namespace {
 
-// CPUs that a container's quota allows (cgroup v2, then v1), rounded up; a large number if there is no quota.
+// CPUs that a container's quota allows (cgroup v2, then v1), rounded up; a large number if there is
+// no quota.
 int QuotaCpus() {
   std::string quota;
   double period = 0;
   if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> quota >> period) {
-    if (quota != "max" && period > 0) return std::max(1, static_cast<int>(std::ceil(std::atof(quota.c_str()) / period)));
+    if (quota != "max" && period > 0)
+      return std::max(1, static_cast<int>(std::ceil(std::atof(quota.c_str()) / period)));
     return 1 << 20;
   }
   double v1 = 0;
-  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+      period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   if (quota_file >> v1 && period_file >> period && v1 > 0 && period > 0) {
     return std::max(1, static_cast<int>(std::ceil(v1 / period)));
   }
@@ -117,10 +121,15 @@ class Pool {
     return size_ <= cpus && (local == nullptr || std::atoi(local) * size_ <= cpus);
   }
 
+  // With mutex_ held. If the system gives no more threads, those that there are do the work.
   void Start() {
-    while (static_cast<int>(threads_.size()) < size_ - 1) {
-      threads_.emplace_back([this] { Help(); });
-      threads_.back().detach();
+    while (!started_all_) {
+      try {
+        if (started_ < size_ - 1) std::thread([this] { Help(); }).detach();
+        started_all_ = ++started_ >= size_ - 1;
+      } catch (const std::system_error&) {
+        started_all_ = true;
+      }
     }
   }
 
@@ -163,7 +172,8 @@ class Pool {
   const bool may_spin_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::thread> threads_;
+  int started_ = 0;
+  bool started_all_ = false;
   Job* job_ = nullptr;
   std::atomic<uint64_t> generation_{0};
   std::atomic<int> sleepers_{0};

@@ -29,7 +29,8 @@ void* GetScratch(Scratch purpose, size_t bytes) {
     block.data.reset();
     block.size = 0;
     block.data.reset(std::aligned_alloc(kAlignment, size));
-    if (block.data == nullptr) NEURON_THROW(kOutOfMemory, "no memory for ", size, " bytes of scratch");
+    if (block.data == nullptr)
+      NEURON_THROW(kOutOfMemory, "no memory for ", size, " bytes of scratch");
     block.size = size;
   }
   return block.data.get();

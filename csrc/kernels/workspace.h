@@ -7,8 +7,8 @@ namespace neuron::kernels {
 
 enum class Scratch { kShared, kOwn, kSums };
 
-// At least `bytes` bytes, aligned to a cache line, of this thread; valid until the thread's next call for the same
-// purpose. Throws kOutOfMemory.
+// At least `bytes` bytes, aligned to a cache line, of this thread; valid until the thread's next
+// call for the same purpose. Throws kOutOfMemory.
 void* GetScratch(Scratch purpose, size_t bytes);
 
 }  // namespace neuron::kernels

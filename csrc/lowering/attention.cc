@@ -9,6 +9,8 @@ void LowerAttention(Context& c) {
   std::vector<Op*> operands{c.T("query"), c.T("key"), c.T("value")};
   std::vector<Op*> scores{c.T("query"), c.T("key")};
   if (Op* bias = c.OptionalT("attn_bias")) {
+    const Dims& q = c.T("query")->type.dims;
+    bias = c.b.Broadcast(bias, {q[0], q[1], q[2], c.T("key")->type.dims[2]});
     operands.push_back(bias);
     scores.push_back(bias);
   }

@@ -1,5 +1,7 @@
-// The file: magic, format version, payload length (u64, little-endian), payload, SHA-256 of all before it.
-// The payload: fingerprint, number of sections, then name and bytes of each, every string with its length (u64).
+// The file: magic, format version, payload length (u64, little-endian), payload, SHA-256 of all
+// before it. The payload: key (its two words), fingerprint, number of sections, then name and bytes
+// of each, every string with its length (u64). The key is inside so that a file under another name
+// is found out.
 #include <cstring>
 
 #include "neff/cache.h"
@@ -10,7 +12,7 @@ namespace neuron::neff {
 namespace {
 
 constexpr std::string_view kMagic = "NEURONXH";  // software NeuronCore executable
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 constexpr size_t kHeader = 24;
 constexpr size_t kDigest = 32;
 
@@ -30,7 +32,8 @@ class Reader {
   uint64_t Int() {
     const std::string_view raw = Take(8);
     uint64_t value = 0;
-    for (int i = 0; i < 8; ++i) value |= static_cast<uint64_t>(static_cast<uint8_t>(raw[static_cast<size_t>(i)])) << (8 * i);
+    for (int i = 0; i < 8; ++i)
+      value |= static_cast<uint64_t>(static_cast<uint8_t>(raw[static_cast<size_t>(i)])) << (8 * i);
     return value;
   }
   std::string String() {
@@ -60,6 +63,8 @@ const std::string* Neff::Find(std::string_view name) const {
 
 std::string Serialize(const Neff& neff) {
   std::string payload;
+  PutInt(payload, neff.key.hi);
+  PutInt(payload, neff.key.lo);
   PutString(payload, neff.fingerprint);
   PutInt(payload, neff.sections.size());
   for (const auto& [name, bytes] : neff.sections) {
@@ -77,9 +82,11 @@ std::string Serialize(const Neff& neff) {
 
 Neff Deserialize(std::string_view bytes) {
   Reader reader(bytes);
-  if (reader.Take(kMagic.size()) != kMagic) NEURON_THROW(kInvalidArgument, "not a NEFF of the platform host");
+  if (reader.Take(kMagic.size()) != kMagic)
+    NEURON_THROW(kInvalidArgument, "not a NEFF of the platform host");
   const uint64_t version = reader.Int();
-  if (version != kVersion) NEURON_THROW(kInvalidArgument, "NEFF format version ", version, ", expected ", kVersion);
+  if (version != kVersion)
+    NEURON_THROW(kInvalidArgument, "NEFF format version ", version, ", expected ", kVersion);
   const uint64_t size = reader.Int();
   if (bytes.size() < kHeader + kDigest || size != bytes.size() - kHeader - kDigest) {
     NEURON_THROW(kInvalidArgument, "damaged NEFF: wrong length");
@@ -90,6 +97,8 @@ Neff Deserialize(std::string_view bytes) {
   }
   Reader payload(reader.Take(size));
   Neff neff;
+  neff.key.hi = payload.Int();
+  neff.key.lo = payload.Int();
   neff.fingerprint = payload.String();
   const uint64_t sections = payload.Int();
   for (uint64_t i = 0; i < sections; ++i) {

@@ -21,9 +21,10 @@ kernels::Isa ChooseIsa(const std::string& name) {
 }
 
 // Strides are (batch, row, column), in elements; addresses are integers, 0 for null.
-void RunGemm(const std::string& dtype, std::array<int64_t, 4> batch_m_n_k, uintptr_t a, std::array<int64_t, 3> a_strides,
-             uintptr_t b, std::array<int64_t, 3> b_strides, uintptr_t c, std::array<int64_t, 3> c_strides, double alpha,
-             double beta, uintptr_t d, std::array<int64_t, 3> d_strides, const std::string& isa) {
+void RunGemm(const std::string& dtype, std::array<int64_t, 4> batch_m_n_k, uintptr_t a,
+             std::array<int64_t, 3> a_strides, uintptr_t b, std::array<int64_t, 3> b_strides,
+             uintptr_t c, std::array<int64_t, 3> c_strides, double alpha, double beta, uintptr_t d,
+             std::array<int64_t, 3> d_strides, const std::string& isa) {
   kernels::GemmArgs g;
   g.dtype = ParseDType(dtype);
   g.batch = batch_m_n_k[0];
@@ -54,13 +55,15 @@ void RunGemm(const std::string& dtype, std::array<int64_t, 4> batch_m_n_k, uintp
 }
 
 // sizes: batch, heads, kv_heads, q_len, kv_len, head_dim, v_dim. Strides in elements.
-void RunAttention(const std::string& dtype, std::array<int64_t, 7> sizes, std::array<uintptr_t, 4> q_k_v_out,
-                  std::array<std::array<int64_t, 4>, 4> strides, bool causal, double scale, uintptr_t bias,
-                  const std::string& bias_dtype, std::array<int64_t, 4> bias_strides, uintptr_t lse,
+void RunAttention(const std::string& dtype, std::array<int64_t, 7> sizes,
+                  std::array<uintptr_t, 4> q_k_v_out, std::array<std::array<int64_t, 4>, 4> strides,
+                  bool causal, double scale, uintptr_t bias, const std::string& bias_dtype,
+                  std::array<int64_t, 4> bias_strides, uintptr_t lse,
                   std::array<int64_t, 3> lse_strides, const std::string& isa) {
   kernels::AttentionArgs a;
   a.dtype = ParseDType(dtype);
-  int64_t* const fields[] = {&a.batch, &a.heads, &a.kv_heads, &a.q_len, &a.kv_len, &a.head_dim, &a.v_dim};
+  int64_t* const fields[] = {&a.batch,  &a.heads,    &a.kv_heads, &a.q_len,
+                             &a.kv_len, &a.head_dim, &a.v_dim};
   for (size_t i = 0; i < sizes.size(); ++i) *fields[i] = sizes[i];
   a.q = reinterpret_cast<const void*>(q_k_v_out[0]);
   a.k = reinterpret_cast<const void*>(q_k_v_out[1]);
@@ -82,7 +85,8 @@ void RunAttention(const std::string& dtype, std::array<int64_t, 7> sizes, std::a
   kernels::Attention(a, chosen);
 }
 
-// How often each item of a ParallelFor ran, with `spin` rounds of work in each item and optionally a nested loop.
+// How often each item of a ParallelFor ran, with `spin` rounds of work in each item and optionally
+// a nested loop.
 std::vector<int> CountItems(int64_t items, int64_t spin, bool nested) {
   std::vector<std::atomic<int>> counts(static_cast<size_t>(items));
   {
@@ -115,12 +119,15 @@ void BindKernels(py::module_& m) {
     return names;
   });
   sub.def("num_threads", [] { return kernels::ThreadPool::Get().size(); });
-  sub.def("count_items", &CountItems, py::arg("items"), py::arg("spin") = 0, py::arg("nested") = false);
-  sub.def("gemm", &RunGemm, py::arg("dtype"), py::arg("batch_m_n_k"), py::arg("a"), py::arg("a_strides"), py::arg("b"),
-          py::arg("b_strides"), py::arg("c"), py::arg("c_strides"), py::arg("alpha") = 1.0, py::arg("beta") = 0.0,
-          py::arg("d") = 0, py::arg("d_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "");
-  sub.def("attention", &RunAttention, py::arg("dtype"), py::arg("sizes"), py::arg("q_k_v_out"), py::arg("strides"),
-          py::arg("causal") = false, py::arg("scale") = 1.0, py::arg("bias") = 0, py::arg("bias_dtype") = "b8",
+  sub.def("count_items", &CountItems, py::arg("items"), py::arg("spin") = 0,
+          py::arg("nested") = false);
+  sub.def("gemm", &RunGemm, py::arg("dtype"), py::arg("batch_m_n_k"), py::arg("a"),
+          py::arg("a_strides"), py::arg("b"), py::arg("b_strides"), py::arg("c"),
+          py::arg("c_strides"), py::arg("alpha") = 1.0, py::arg("beta") = 0.0, py::arg("d") = 0,
+          py::arg("d_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "");
+  sub.def("attention", &RunAttention, py::arg("dtype"), py::arg("sizes"), py::arg("q_k_v_out"),
+          py::arg("strides"), py::arg("causal") = false, py::arg("scale") = 1.0,
+          py::arg("bias") = 0, py::arg("bias_dtype") = "b8",
           py::arg("bias_strides") = std::array<int64_t, 4>{}, py::arg("lse") = 0,
           py::arg("lse_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "");
 }

@@ -11,7 +11,9 @@
 #include "python/device_bindings.h"
 #include "python/errors.h"
 #include "python/graph_bindings.h"
+#include "python/ir_bindings.h"
 #include "python/kernel_bindings.h"
+#include "python/neff_bindings.h"
 
 PYBIND11_MODULE(_C, m) {
   using namespace neuron;
@@ -27,4 +29,6 @@ PYBIND11_MODULE(_C, m) {
   BindCompiler(m);
   BindKernels(m);
   BindGraph(m);
+  BindIr(m);
+  BindNeff(m);
 }

@@ -11,6 +11,7 @@ STRIDES_DIFFER = {
     "nn.functional.conv2d": "oneDNN chooses the layout of its result",
     "nn.functional.conv3d": "oneDNN chooses the layout of its result",
     "nn.functional.scaled_dot_product_attention": "fused CPU kernels lay heads out differently from the composition",
+    "nonzero": "of a 0-dim tensor, of shape [n, 0], where strides mean nothing",
     "bmm": "CPU returns another layout than its meta kernel for transposed operands",
     "baddbmm": "CPU returns another layout than its meta kernel for transposed operands",
     "matmul": "composed of bmm",
@@ -36,7 +37,7 @@ logical_or logical_xor logical_not isnan bitwise_or bitwise_xor bitwise_not bitw
 bitwise_right_shift addcmul addcdiv lerp clamp_min clamp_max xlogy amax amin argmax argmin all any prod var std
 max.reduction_no_dim max.reduction_with_dim min.reduction_with_dim log_softmax nn.functional.relu
 nn.functional.gelu nn.functional.leaky_relu nn.functional.softplus nn.functional.mish mv dot
-nn.functional.conv1d nn.functional.conv3d nn.functional.conv_transpose2d tril triu flip scatter_add
+nn.functional.conv1d nn.functional.conv3d nn.functional.conv_transpose2d tril triu flip scatter_add masked_select nonzero
 """.split()
 
 # What a sample uses beyond the op itself, and may run on the CPU.

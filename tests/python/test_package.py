@@ -47,6 +47,15 @@ def test_import_torch_is_enough(run_python):
     ]
 
 
+def test_this_package_may_be_imported_first(run_python):
+    out = run_python("""
+        from torch_neuronx import _C
+        import torch
+        print(torch.ones(2, device="neuron"), _C.device.is_initialized())
+    """)
+    assert out.splitlines() == ["tensor([1., 1.], device='neuron:0') True"]
+
+
 def test_without_autoload_nothing_is_loaded(run_python):
     out = run_python(
         """
@@ -216,6 +225,6 @@ def test_stub_of_the_extension_names_everything():
     stub = ast.parse(Path(torch_neuronx.__file__).with_name("_C.pyi").read_text())
     for node in stub.body:
         if isinstance(node, ast.ClassDef):
-            named = {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
+            named = {f.name for f in node.body if isinstance(f, ast.FunctionDef | ast.ClassDef)}
             there = {n for n in dir(getattr(_C, node.name)) if not n.startswith("_")}
             assert there == named, node.name
