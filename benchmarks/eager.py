@@ -1,6 +1,6 @@
-"""Eager mode against PyTorch CPU eager: the tiny Klein pipeline, its transformer's step, and single calls.
+"""Eager mode against PyTorch CPU eager: tiny Klein pipeline, its transformer, single calls.
 
-    python -m benchmarks.eager [--rounds 15]
+python -m benchmarks.eager [--rounds 15]
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ def caller_cost(rounds: int) -> list[tuple[str, dict[str, Result]]]:
     """What the Python caller pays for a tiny op, without waiting for it."""
     x = {d: torch.randn(4, 4, device=d) for d in ("neuron", "cpu")}
     rows = []
-    for label, op in (("x + y", lambda a: a + a), ("x * 2", lambda a: a * 2), ("x.t()", lambda a: a.t())):
+    for label, op in (
+        ("x + y", lambda a: a + a),
+        ("x * 2", lambda a: a * 2),
+        ("x.t()", lambda a: a.t()),
+    ):
         best = {}
         for _ in range(rounds):
             for device, a in x.items():
@@ -93,7 +97,12 @@ def main() -> None:
         for dtype in (torch.bfloat16, torch.float32):
             pipes = pipelines(dtype, directory)
             name = str(dtype).removeprefix("torch.")
-            rows.append((f"tiny pipeline, {name}", alternate({d: image(p) for d, p in pipes.items()}, args.rounds)))
+            rows.append(
+                (
+                    f"tiny pipeline, {name}",
+                    alternate({d: image(p) for d, p in pipes.items()}, args.rounds),
+                )
+            )
             steps = {d: transformer_step(p) for d, p in pipes.items()}
             rows.append((f"tiny transformer step, {name}", alternate(steps, args.rounds, calls=4)))
     print(table("model", rows, 1e-3, "ms"))

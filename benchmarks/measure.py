@@ -20,11 +20,13 @@ class Result:
     median: float
 
 
-def alternate(contenders: dict[str, Callable[[], object]], rounds: int, calls: int = 1) -> dict[str, Result]:
-    """Runs each contender ``calls`` times in turn, ``rounds`` times over, after one round to warm up.
+def alternate(
+    contenders: dict[str, Callable[[], object]], rounds: int, calls: int = 1
+) -> dict[str, Result]:
+    """Runs each contender ``calls`` times in turn, ``rounds`` times, after one round to warm up.
 
-    A contender must wait for its own work. The minimum tells what the code costs, the median what a busy machine
-    makes of it.
+    A contender must wait for its own work. The minimum tells what the code costs, the median
+    what a busy machine makes of it.
     """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(rounds + 1):
@@ -42,16 +44,21 @@ def machine() -> str:
     cpu = platform.processor() or "unknown CPU"
     try:
         with open("/proc/cpuinfo") as info:
-            cpu = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
+            cpu = next(
+                line.split(":", 1)[1].strip() for line in info if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         pass
     isa = torch.neuron.get_device_properties(0).instruction_set
     cpus = len(os.sched_getaffinity(0))
-    return f"{cpu}, {cpus} CPUs, kernels {isa}, torch {torch.__version__} with {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{cpu}, {cpus} CPUs, kernels {isa}, torch {torch.__version__} with {threads} threads"
 
 
-def table(title: str, rows: list[tuple[str, dict[str, Result]]], unit: float, unit_name: str) -> str:
-    """Markdown: minimum (median) per contender, and the ratio of the first to each other one by minima."""
+def table(
+    title: str, rows: list[tuple[str, dict[str, Result]]], unit: float, unit_name: str
+) -> str:
+    """Markdown: minimum (median) per contender; ratios of the first to the others, by minima."""
     names = list(rows[0][1])
     lines = [f"| {title} | " + " | ".join(f"{n}, {unit_name}" for n in names)]
     lines[0] += " | " + " | ".join(f"{names[0]} / {n}" for n in names[1:]) + " |"

@@ -5,8 +5,8 @@
 
 namespace neuron::aten {
 
-// "train.py:12 in step": the innermost frame of the calling thread outside torch and torch_neuronx. Empty if
-// there is none, or no interpreter.
+// "train.py:12 in step": the innermost frame of the calling thread outside torch and torch_neuronx.
+// Empty if there is none, or no interpreter.
 std::string PythonCallSite();
 
 // Set by csrc/python.

@@ -16,8 +16,9 @@ class CompiledGraph {
  public:
   explicit CompiledGraph(const ir::Graph& graph);
 
-  // inputs: one per parameter, on one core, with the dtypes, shapes and strides of the graph (others raise
-  // an error that names the input). Returns fresh tensors; runs asynchronously on the current stream.
+  // inputs: one per parameter, on one core, with the dtypes, shapes and strides of the graph
+  // (others raise an error that names the input). Returns fresh tensors; runs asynchronously on the
+  // current stream.
   std::vector<at::Tensor> Run(const std::vector<at::Tensor>& inputs) const;
   std::string Describe() const { return executable_->Describe(); }
 

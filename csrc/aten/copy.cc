@@ -35,7 +35,8 @@ platform::Queue& QueueOf(const at::Tensor& tensor) {
 
 // One run of memory holds both tensors' elements in the same order.
 bool SameDenseLayout(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.is_non_overlapping_and_dense() && a.strides() == b.strides();
+  return a.scalar_type() == b.scalar_type() && a.is_non_overlapping_and_dense() &&
+         a.strides() == b.strides();
 }
 
 at::Tensor EmptyOnDevice(const at::Tensor& like, at::ScalarType dtype, c10::Device device) {
@@ -64,8 +65,8 @@ void HostToDeviceBytes(const at::Tensor& dst, const at::Tensor& src, bool non_bl
 void HostToDevice(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   if (SameDenseLayout(dst, src)) return HostToDeviceBytes(dst, src, non_blocking);
   // Convert on the side that moves fewer bytes.
-  const bool convert_here = src.element_size() > dst.element_size() || !ToDType(src.scalar_type()) ||
-                            src.is_complex() != dst.is_complex();
+  const bool convert_here = src.element_size() > dst.element_size() ||
+                            !ToDType(src.scalar_type()) || src.is_complex() != dst.is_complex();
   const at::Tensor prepared = (convert_here ? src.to(dst.scalar_type()) : src).contiguous();
   if (SameDenseLayout(dst, prepared)) return HostToDeviceBytes(dst, prepared, non_blocking);
   const at::Tensor staged = EmptyOnDevice(prepared, prepared.scalar_type(), dst.device());
@@ -87,7 +88,8 @@ void DeviceToHost(const at::Tensor& dst, const at::Tensor& src, bool non_blockin
     dense = EmptyOnDevice(src, src.scalar_type(), src.device());
     LaunchStridedCopy(dense, src);
   }
-  const at::Tensor host = at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(c10::kCPU));
+  const at::Tensor host =
+      at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(c10::kCPU));
   Guarded([&] {
     queue.CopyFromDevice(host.mutable_data_ptr(), AddressOf(dense), dense.nbytes());
     queue.Synchronize();
@@ -96,7 +98,9 @@ void DeviceToHost(const at::Tensor& dst, const at::Tensor& src, bool non_blockin
 }
 
 void WithinCore(const at::Tensor& dst, const at::Tensor& src) {
-  if (AddressOf(dst) == AddressOf(src) && dst.strides() == src.strides() && dst.scalar_type() == src.scalar_type()) return;
+  if (AddressOf(dst) == AddressOf(src) && dst.strides() == src.strides() &&
+      dst.scalar_type() == src.scalar_type())
+    return;
   if (SameDenseLayout(dst, src) && at::get_overlap_status(dst, src) == at::MemOverlapStatus::No) {
     Guarded([&] { QueueOf(dst).CopyOnDevice(AddressOf(dst), AddressOf(src), src.nbytes()); });
     return;
@@ -110,7 +114,8 @@ void WithinCore(const at::Tensor& dst, const at::Tensor& src) {
   LaunchStridedCopy(dst, src);
 }
 
-// The source core's queue makes the data dense, the destination's fetches it; each waits for the other.
+// The source core's queue makes the data dense, the destination's fetches it; each waits for the
+// other.
 void BetweenCores(const at::Tensor& dst, const at::Tensor& src) {
   at::Tensor dense = src;
   if (!src.is_contiguous()) {
@@ -119,7 +124,8 @@ void BetweenCores(const at::Tensor& dst, const at::Tensor& src) {
     LaunchStridedCopy(dense, src);
   }
   const c10::DeviceGuard guard(dst.device());
-  const at::Tensor arrived = SameDenseLayout(dst, dense) ? dst : EmptyOnDevice(dense, dense.scalar_type(), dst.device());
+  const at::Tensor arrived =
+      SameDenseLayout(dst, dense) ? dst : EmptyOnDevice(dense, dense.scalar_type(), dst.device());
   Guarded([&] {
     platform::Queue& from = QueueOf(dense);
     platform::Queue& to = QueueOf(dst);
@@ -150,10 +156,12 @@ void CopyDefined(const at::Tensor& dst, const at::Tensor& src, bool non_blocking
     return CopyDefined(dst, at::view_as_real(src).select(-1, 0), non_blocking);
   }
   if (!to_device) {
-    TORCH_CHECK(dst.is_cpu(), "copy from ", src.device(), " to ", dst.device(), " is not supported: go through .cpu()");
+    TORCH_CHECK(dst.is_cpu(), "copy from ", src.device(), " to ", dst.device(),
+                " is not supported: go through .cpu()");
     DeviceToHost(dst, src, non_blocking);
   } else if (!from_device) {
-    TORCH_CHECK(src.is_cpu(), "copy from ", src.device(), " to ", dst.device(), " is not supported: go through .cpu()");
+    TORCH_CHECK(src.is_cpu(), "copy from ", src.device(), " to ", dst.device(),
+                " is not supported: go through .cpu()");
     HostToDevice(dst, src, non_blocking);
   } else if (dst.device() == src.device()) {
     WithinCore(dst, src);

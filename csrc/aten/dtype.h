@@ -49,9 +49,10 @@ constexpr std::optional<DType> ToDType(c10::ScalarType type) {
 
 constexpr c10::ScalarType ToScalarType(DType dtype) {
   constexpr c10::ScalarType kTypes[kNumDTypes] = {
-      c10::ScalarType::Bool,   c10::ScalarType::Byte,     c10::ScalarType::Char,  c10::ScalarType::UInt16,
-      c10::ScalarType::Short,  c10::ScalarType::UInt32,   c10::ScalarType::Int,   c10::ScalarType::UInt64,
-      c10::ScalarType::Long,   c10::ScalarType::Half,     c10::ScalarType::BFloat16, c10::ScalarType::Float,
+      c10::ScalarType::Bool,   c10::ScalarType::Byte,         c10::ScalarType::Char,
+      c10::ScalarType::UInt16, c10::ScalarType::Short,        c10::ScalarType::UInt32,
+      c10::ScalarType::Int,    c10::ScalarType::UInt64,       c10::ScalarType::Long,
+      c10::ScalarType::Half,   c10::ScalarType::BFloat16,     c10::ScalarType::Float,
       c10::ScalarType::Double, c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
   return kTypes[static_cast<int>(dtype)];
 }

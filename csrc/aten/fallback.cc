@@ -15,7 +15,8 @@ namespace {
 int64_t DeviceBytes(const c10::IValue& value) {
   int64_t bytes = 0;
   const auto add = [&](const at::Tensor& tensor) {
-    if (tensor.defined() && tensor.is_privateuseone()) bytes += static_cast<int64_t>(tensor.nbytes());
+    if (tensor.defined() && tensor.is_privateuseone())
+      bytes += static_cast<int64_t>(tensor.nbytes());
   };
   if (value.isTensor()) add(value.toTensor());
   if (value.isList()) {
@@ -38,20 +39,25 @@ void Boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) { CpuFallbac
 void CpuFallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = NameOf(op);
   if (!Guarded([] { return env::GetBool(env::Id::kBoolFallbackEnabled); })) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, name, " has no lowering for these arguments on neuron, and NEURON_FALLBACK_ENABLED=0 "
-                                "forbids running it on the CPU: unset it, or move the tensors with .cpu() first");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, name,
+        " has no lowering for these arguments on neuron, and NEURON_FALLBACK_ENABLED=0 "
+        "forbids running it on the CPU: unset it, or move the tensors with .cpu() first");
   }
   int64_t bytes = 0;
   const size_t n = op.schema().arguments().size();
   for (size_t i = stack->size() - n; i < stack->size(); ++i) bytes += DeviceBytes((*stack)[i]);
   if (runtime::CountFallback(name, bytes)) {
     const std::string site = PythonCallSite();
-    Warn(name + " is not lowered for these arguments and runs on the CPU" + (site.empty() ? "" : " (called at " + site + ")") +
+    Warn(name + " is not lowered for these arguments and runs on the CPU" +
+         (site.empty() ? "" : " (called at " + site + ")") +
          "; torch_neuronx.get_fallback_ops() lists all such ops");
   }
   at::native::cpu_fallback(op, stack);
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&Boxed>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&Boxed>());
+}
 
 }  // namespace neuron::aten

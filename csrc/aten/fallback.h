@@ -6,8 +6,8 @@
 
 namespace neuron::aten {
 
-// Runs the op on copies of its arguments in host memory. Warns once per op with the call site, counts calls and
-// bytes; raises instead when NEURON_FALLBACK_ENABLED=0.
+// Runs the op on copies of its arguments in host memory. Warns once per op with the call site,
+// counts calls and bytes; raises instead when NEURON_FALLBACK_ENABLED=0.
 void CpuFallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace neuron::aten

@@ -21,7 +21,8 @@ at::Tensor Nonzero(const at::Tensor& self) {
 }
 
 at::Tensor& NonzeroOut(const at::Tensor& self, at::Tensor& out) {
-  TORCH_CHECK(out.scalar_type() == at::kLong, "nonzero: Expected out tensor to have scalar type Long but got ", out.scalar_type());
+  TORCH_CHECK(out.scalar_type() == at::kLong,
+              "nonzero: Expected out tensor to have scalar type Long but got ", out.scalar_type());
   const at::Tensor positions = Nonzero(self);
   at::native::resize_output(out, positions.sizes());
   return out.copy_(positions);
@@ -44,8 +45,10 @@ OptionalTensors ExpandIndices(const at::Tensor& self, const OptionalTensors& ind
       continue;
     }
     for (int64_t d = 0; d < moved.dim(); ++d) {
-      TORCH_CHECK_INDEX(dim + d < self.dim() && moved.size(d) == self.size(dim + d), "The shape of the mask ", moved.sizes(),
-                        " at index ", d, " does not match the shape of the indexed tensor ", self.sizes(), " at index ", dim + d);
+      TORCH_CHECK_INDEX(dim + d < self.dim() && moved.size(d) == self.size(dim + d),
+                        "The shape of the mask ", moved.sizes(), " at index ", d,
+                        " does not match the shape of the indexed tensor ", self.sizes(),
+                        " at index ", dim + d);
     }
     // A 0-dim mask selects all or nothing along a new dimension of size 1 or 0.
     const at::Tensor positions = Nonzero(moved.dim() == 0 ? moved.unsqueeze(0) : moved);
@@ -56,8 +59,9 @@ OptionalTensors ExpandIndices(const at::Tensor& self, const OptionalTensors& ind
 }
 
 at::Tensor Index(const at::Tensor& self, const OptionalTensors& indices) {
-  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim() || self.dim() == 0, "too many indices for tensor of dimension ",
-                    self.dim(), " (got ", indices.size(), ")");
+  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim() || self.dim() == 0,
+                    "too many indices for tensor of dimension ", self.dim(), " (got ",
+                    indices.size(), ")");
   bool zero_dim_mask = false;
   for (const std::optional<at::Tensor>& index : indices) {
     zero_dim_mask |= index && index->defined() && index->dim() == 0 &&
@@ -71,7 +75,8 @@ at::Tensor Index(const at::Tensor& self, const OptionalTensors& indices) {
 }
 
 at::Tensor& IndexOut(const at::Tensor& self, const OptionalTensors& indices, at::Tensor& out) {
-  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "index: expected out of dtype ", self.scalar_type(), ", got ", out.scalar_type());
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "index: expected out of dtype ",
+              self.scalar_type(), ", got ", out.scalar_type());
   const at::Tensor result = Index(self, indices);
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);
@@ -80,11 +85,13 @@ at::Tensor& IndexOut(const at::Tensor& self, const OptionalTensors& indices, at:
 at::Tensor MaskedSelect(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
   const auto sizes = at::infer_size(self.sizes(), mask.sizes());
-  return Index(self.expand(sizes).reshape({-1}), OptionalTensors({mask.expand(sizes).reshape({-1})}));
+  return Index(self.expand(sizes).reshape({-1}),
+               OptionalTensors({mask.expand(sizes).reshape({-1})}));
 }
 
 at::Tensor& MaskedSelectOut(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
-  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "masked_select: expected out of dtype ", self.scalar_type(), ", got ", out.scalar_type());
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "masked_select: expected out of dtype ",
+              self.scalar_type(), ", got ", out.scalar_type());
   const at::Tensor result = MaskedSelect(self, mask);
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);

@@ -19,7 +19,6 @@
 namespace neuron::aten {
 namespace {
 
-
 // Numbers whose value the lowering may know: they are part of the key.
 bool IsCommon(double value) {
   return value == 0 || value == 1 || value == -1 || value == 2 || value == 3 || value == 0.5;
@@ -32,12 +31,26 @@ uint64_t Bits(double value) {
 }
 
 // Tags keep arguments of different kinds apart in the key.
-enum Tag : uint64_t { kNone = 0x11, kTensor, kCpuScalar, kList, kNumber, kInt, kInts, kBool, kString, kOverlap };
+enum Tag : uint64_t {
+  kNone = 0x11,
+  kTensor,
+  kCpuScalar,
+  kList,
+  kNumber,
+  kInt,
+  kInts,
+  kBool,
+  kString,
+  kOverlap
+};
 
 void AddNumber(const c10::IValue& value, bool is_static, Hasher& hasher) {
   if (value.isNone()) return hasher.Add(kNone);
   const at::Scalar scalar = value.toScalar();
-  const uint64_t kind = scalar.isFloatingPoint() ? 1 : scalar.isBoolean() ? 2 : scalar.isComplex() ? 3 : 4;
+  const uint64_t kind = scalar.isFloatingPoint() ? 1
+                        : scalar.isBoolean()     ? 2
+                        : scalar.isComplex()     ? 3
+                                                 : 4;
   hasher.Add(kNumber | kind << 8);
   if (scalar.isComplex()) return;
   const double number = scalar.toDouble();
@@ -83,8 +96,8 @@ uint64_t CpuScalarWord(const at::Tensor& tensor) {
   }
 }
 
-void AllocateResults(const Plan& plan, const OpSchema& schema, const c10::IValue* args, c10::Device device,
-                     c10::SmallVector<at::Tensor, 4>& out) {
+void AllocateResults(const Plan& plan, const OpSchema& schema, const c10::IValue* args,
+                     c10::Device device, c10::SmallVector<at::Tensor, 4>& out) {
   for (size_t i = 0; i < schema.returned_args.size(); ++i) {
     const int source = schema.returned_args[i];
     if (source >= 0) {
@@ -96,10 +109,12 @@ void AllocateResults(const Plan& plan, const OpSchema& schema, const c10::IValue
     const c10::DeviceIndex current = static_cast<c10::DeviceIndex>(runtime::CurrentDevice());
     c10::OptionalDeviceGuard guard;
     if (device.index() != current) guard.reset_device(device);
-    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), meta.bytes,
-                                                         allocator->allocate(meta.bytes), allocator, true);
+    auto storage =
+        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), meta.bytes,
+                                              allocator->allocate(meta.bytes), allocator, true);
     at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(meta.dtype));
+        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+        c10::scalarTypeToTypeMeta(meta.dtype));
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes, meta.strides);
     out.push_back(std::move(tensor));
   }
@@ -113,21 +128,26 @@ OpKernel::OpKernel(const c10::OperatorHandle& op, const lowering::Entry& entry)
       schema_(OpSchema::Analyze(op.schema(), entry)),
       counter_(runtime::GetOpCounter(schema_.name)) {}
 
-void OpKernel::GatherTensor(const at::Tensor& tensor, const ArgSpec& spec, Hasher& hasher, Call& call) const {
+void OpKernel::GatherTensor(const at::Tensor& tensor, const ArgSpec& spec, Hasher& hasher,
+                            Call& call) const {
   if (!tensor.defined()) return hasher.Add(kNone);
   const bool on_device = tensor.device().type() == c10::DeviceType::PrivateUse1;
   const auto dtype = static_cast<uint64_t>(tensor.scalar_type());
   if (!on_device) {
-    TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && !spec.written, "Expected all tensors to be on the same device, but '",
-                spec.name, "' of ", schema_.name, " is on ", tensor.device(), " and the op runs on neuron (only 0-dim cpu tensors may be mixed in)");
+    TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && !spec.written,
+                "Expected all tensors to be on the same device, but '", spec.name, "' of ",
+                schema_.name, " is on ", tensor.device(),
+                " and the op runs on neuron (only 0-dim cpu tensors may be mixed in)");
     const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
     return hasher.Add(kCpuScalar | dtype << 8 | static_cast<uint64_t>(wrapped) << 16);
   }
   if (call.device.index() < 0) {
     call.device = tensor.device();
   } else {
-    TORCH_CHECK(tensor.device() == call.device, "Expected all tensors to be on the same device, but found at least two devices, ",
-                call.device, " and ", tensor.device(), "! (when checking argument '", spec.name, "' of ", schema_.name, ")");
+    TORCH_CHECK(tensor.device() == call.device,
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                call.device, " and ", tensor.device(), "! (when checking argument '", spec.name,
+                "' of ", schema_.name, ")");
   }
   hasher.Add(kTensor | dtype << 8 | static_cast<uint64_t>(tensor.dim()) << 16);
   for (int64_t size : tensor.sizes()) hasher.Add(static_cast<uint64_t>(size));
@@ -192,14 +212,16 @@ void OpKernel::Gather(const c10::IValue* args, Call& call) const {
         if (!value.isNone()) hasher.AddBytes(value.toStringRef());
         break;
       case ArgKind::kDevice:
-        if (!value.isNone() && call.device.index() < 0 && value.toDevice().has_index()) call.device = value.toDevice();
+        if (!value.isNone() && call.device.index() < 0 && value.toDevice().has_index())
+          call.device = value.toDevice();
         break;
       case ArgKind::kGenerator:
       case ArgKind::kIgnored:
         break;
     }
   }
-  if (call.device.index() < 0) call.device.set_index(static_cast<c10::DeviceIndex>(runtime::CurrentDevice()));
+  if (call.device.index() < 0)
+    call.device.set_index(static_cast<c10::DeviceIndex>(runtime::CurrentDevice()));
   if (schema_.writes) GatherOverlaps(call, hasher);
   hasher.Add(static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())));
   call.key = hasher.Finish();
@@ -263,15 +285,19 @@ void OpKernel::Launch(const Plan& plan, const c10::IValue* args, const Call& cal
   c10::SmallVector<uint64_t, 8> scalars;
   for (const ScalarSource& source : plan.scalars) {
     const c10::IValue& value =
-        source.element < 0 ? args[source.arg] : args[source.arg].toListRef()[static_cast<size_t>(source.element)];
-    scalars.push_back(value.isTensor() ? CpuScalarWord(value.toTensor()) : ScalarWord(value.toScalar()));
+        source.element < 0 ? args[source.arg]
+                           : args[source.arg].toListRef()[static_cast<size_t>(source.element)];
+    scalars.push_back(value.isTensor() ? CpuScalarWord(value.toTensor())
+                                       : ScalarWord(value.toScalar()));
   }
   if (plan.random_count > 0) {
     std::optional<at::Generator> generator;
     for (size_t i = 0; i < schema_.args.size(); ++i) {
-      if (schema_.args[i].kind == ArgKind::kGenerator && !args[i].isNone()) generator = args[i].toGenerator();
+      if (schema_.args[i].kind == ArgKind::kGenerator && !args[i].isNone())
+        generator = args[i].toGenerator();
     }
-    const auto [seed, offset] = ReserveRandom(generator, device, static_cast<uint64_t>(plan.random_count));
+    const auto [seed, offset] =
+        ReserveRandom(generator, device, static_cast<uint64_t>(plan.random_count));
     scalars.push_back(seed);
     scalars.push_back(offset);
   }
@@ -283,7 +309,8 @@ void OpKernel::Launch(const Plan& plan, const c10::IValue* args, const Call& cal
   }
   platform::DeviceAddress scratch = 0;
   if (plan.executable->scratch_bytes() > 0) {
-    scratch = runtime::Allocate(device, static_cast<size_t>(plan.executable->scratch_bytes()), stream);
+    scratch =
+        runtime::Allocate(device, static_cast<size_t>(plan.executable->scratch_bytes()), stream);
     operands.push_back(scratch);
   }
   stream.queue().Launch(plan.executable, operands, scalars, std::move(context));

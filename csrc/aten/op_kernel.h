@@ -1,6 +1,6 @@
-// The one boxed kernel behind every lowered op. A call looks up its plan by a key of dtypes, shapes,
-// strides and static arguments; a hit allocates the results and launches; a miss asks PyTorch's meta kernel
-// for the results' metadata, lowers the op to a graph and compiles it.
+// The one boxed kernel behind every lowered op. A call looks up its plan by a key of dtypes,
+// shapes, strides and static arguments; a hit allocates the results and launches; a miss asks
+// PyTorch's meta kernel for the results' metadata, lowers the op to a graph and compiles it.
 #pragma once
 
 #include <ATen/core/TensorBody.h>
@@ -38,18 +38,19 @@ struct ScalarSource {
 
 struct Plan {
   std::shared_ptr<const platform::Executable> executable;  // null: nothing to run, or fallback
-  bool fallback = false;                                   // runs on the CPU: no code for these arguments
+  bool fallback = false;  // runs on the CPU: no code for these arguments
   std::vector<ResultMeta> results;
   std::vector<ScalarSource> scalars;
   std::shared_ptr<const platform::LaunchContext> context;
-  int64_t random_count = 0;                                // counters to reserve
+  int64_t random_count = 0;  // counters to reserve
 };
 
 class OpKernel final : public c10::OperatorKernel {
  public:
   OpKernel(const c10::OperatorHandle& op, const lowering::Entry& entry);
 
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
     (void)op;
     (void)keys;
     Run(stack);
@@ -62,14 +63,15 @@ class OpKernel final : public c10::OperatorKernel {
   struct Call {
     Hash128 key;
     c10::Device device = c10::Device(c10::DeviceType::PrivateUse1, -1);
-    c10::SmallVector<const at::Tensor*, 8> inputs;   // device tensors that the graph reads, in order
+    c10::SmallVector<const at::Tensor*, 8> inputs;  // device tensors that the graph reads, in order
     c10::SmallVector<const at::Tensor*, 4> written;  // in the order of the schema
     at::Tensor holder;                               // keeps tensors of unpacked lists alive
     std::vector<at::Tensor> list_tensors;
   };
 
   void Gather(const c10::IValue* args, Call& call) const;
-  void GatherTensor(const at::Tensor& tensor, const ArgSpec& spec, Hasher& hasher, Call& call) const;
+  void GatherTensor(const at::Tensor& tensor, const ArgSpec& spec, Hasher& hasher,
+                    Call& call) const;
   void GatherOverlaps(Call& call, Hasher& hasher) const;
   std::shared_ptr<const Plan> FindPlan(const Call& call);
   std::shared_ptr<const Plan> MakePlan(const c10::IValue* args, Call& call);

@@ -18,7 +18,9 @@ namespace {
 
 constexpr size_t kMaxPlans = 1 << 16;  // per op: beyond it all are dropped and made anew
 
-bool OnDevice(const at::Tensor& tensor) { return tensor.device().type() == c10::DeviceType::PrivateUse1; }
+bool OnDevice(const at::Tensor& tensor) {
+  return tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
 
 at::Tensor ToMeta(const at::Tensor& tensor) {
   // Numbers stay what they are: meta kernels take 0-dim CPU tensors as every kernel does.
@@ -60,7 +62,8 @@ ResultMeta MetaOf(const at::Tensor& tensor) {
   meta.strides.append(tensor.strides().begin(), tensor.strides().end());
   meta.dtype = tensor.scalar_type();
   meta.numel = tensor.numel();
-  meta.bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
+  meta.bytes =
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
   return meta;
 }
 
@@ -119,15 +122,17 @@ std::shared_ptr<const Plan> OpKernel::MakePlan(const c10::IValue* args, Call& ca
   return plans_.emplace(call.key, plan).first->second;
 }
 
-// Runs the op on meta tensors: its checks, promotion, shapes and strides are PyTorch's own. Returns true if
-// a written argument had to be resized.
-bool OpKernel::RunMeta(const c10::IValue* args, const Call& call, std::vector<ResultMeta>& results) const {
+// Runs the op on meta tensors: its checks, promotion, shapes and strides are PyTorch's own. Returns
+// true if a written argument had to be resized.
+bool OpKernel::RunMeta(const c10::IValue* args, const Call& call,
+                       std::vector<ResultMeta>& results) const {
   (void)call;
   torch::jit::Stack stack;
-  for (size_t i = 0; i < schema_.args.size(); ++i) stack.push_back(ToMetaArg(args[i], schema_.args[i].kind));
+  for (size_t i = 0; i < schema_.args.size(); ++i)
+    stack.push_back(ToMetaArg(args[i], schema_.args[i].kind));
   {
-    const c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
-                                                   c10::python_ks);
+    const c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset |
+                                                   c10::autocast_dispatch_keyset | c10::python_ks);
     op_.callBoxed(stack);
   }
   bool resized = false;
@@ -142,7 +147,8 @@ bool OpKernel::RunMeta(const c10::IValue* args, const Call& call, std::vector<Re
       continue;
     }
     at::native::resize_output(out, meta.sizes());
-    if (out.strides() != meta.strides()) out.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), meta.strides());
+    if (out.strides() != meta.strides())
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), meta.strides());
     resized = true;
   }
   return resized;
@@ -150,8 +156,8 @@ bool OpKernel::RunMeta(const c10::IValue* args, const Call& call, std::vector<Re
 
 namespace {
 
-// Adds the graph's parameters, scalars and lowering arguments in the order in which OpKernel::Gather and
-// Launch meet them.
+// Adds the graph's parameters, scalars and lowering arguments in the order in which
+// OpKernel::Gather and Launch meet them.
 class ArgBuilder {
  public:
   ArgBuilder(ir::Graph& graph, lowering::Context& context, const lowering::Entry& entry, Plan& plan,
@@ -173,7 +179,8 @@ class ArgBuilder {
         std::vector<lowering::TensorArg> list;
         int element = 0;
         for (const c10::IValue& item : value.toListRef()) {
-          list.push_back(item.isNone() ? lowering::TensorArg() : Tensor(index, element, item.toTensor()));
+          list.push_back(item.isNone() ? lowering::TensorArg()
+                                       : Tensor(index, element, item.toTensor()));
           ++element;
         }
         return list;
@@ -213,7 +220,9 @@ class ArgBuilder {
       return out;
     }
     if (IsComplex(dtype)) NEURON_THROW(kUnsupported, "complex number on the CPU");
-    const DType word = IsFloat(dtype) ? DType::kF64 : dtype == DType::kBool ? DType::kBool : DType::kI64;
+    const DType word = IsFloat(dtype)          ? DType::kF64
+                       : dtype == DType::kBool ? DType::kBool
+                                               : DType::kI64;
     plan_.scalars.push_back({index, element});
     out.value = context_.b.Convert(graph_.AddScalar(word), dtype);
     return out;
@@ -222,9 +231,12 @@ class ArgBuilder {
   lowering::ScalarArg Number(int index, const ArgSpec& spec, const at::Scalar& scalar) {
     if (scalar.isComplex()) NEURON_THROW(kUnsupported, "complex number '", spec.name, "'");
     lowering::ScalarArg out;
-    out.dtype = scalar.isFloatingPoint() ? DType::kF64 : scalar.isBoolean() ? DType::kBool : DType::kI64;
+    out.dtype = scalar.isFloatingPoint() ? DType::kF64
+                : scalar.isBoolean()     ? DType::kBool
+                                         : DType::kI64;
     const double number = scalar.toDouble();
-    const bool common = number == 0 || number == 1 || number == -1 || number == 2 || number == 3 || number == 0.5;
+    const bool common =
+        number == 0 || number == 1 || number == -1 || number == 2 || number == 3 || number == 0.5;
     if (spec.is_static || common) out.known = number;
     plan_.scalars.push_back({index, -1});
     out.value = graph_.AddScalar(out.dtype);
@@ -247,7 +259,8 @@ void OpKernel::Lower(const c10::IValue* args, const Call& call, Plan& plan) cons
   context.SetDefaultFloat(NeedDType(c10::typeMetaToScalarType(c10::get_default_dtype()), entry_));
   std::ostringstream text;
   ArgBuilder builder(graph, context, entry_, plan, text);
-  for (size_t i = 0; i < schema_.args.size(); ++i) builder.Add(static_cast<int>(i), schema_.args[i], args[i]);
+  for (size_t i = 0; i < schema_.args.size(); ++i)
+    builder.Add(static_cast<int>(i), schema_.args[i], args[i]);
   if (entry_.random) {
     ir::Op* seed = graph.AddScalar(DType::kI64);
     context.SetRandom(seed, graph.AddScalar(DType::kI64));
@@ -256,7 +269,8 @@ void OpKernel::Lower(const c10::IValue* args, const Call& call, Plan& plan) cons
   std::vector<ir::Dims> strides;
   for (const ResultMeta& meta : plan.results) {
     strides.push_back(ToDims(meta.strides));
-    context.AddResult(GraphType(NeedDType(meta.dtype, entry_), ToDims(meta.sizes), strides.back(), entry_));
+    context.AddResult(
+        GraphType(NeedDType(meta.dtype, entry_), ToDims(meta.sizes), strides.back(), entry_));
   }
   entry_.lower(context);
   for (size_t i = 0; i < plan.results.size(); ++i) {
@@ -265,8 +279,10 @@ void OpKernel::Lower(const c10::IValue* args, const Call& call, Plan& plan) cons
     const at::Tensor* written = source >= 0 ? &args[source].toTensor() : nullptr;
     for (size_t k = 0; written != nullptr && alias < 0 && k < call.inputs.size(); ++k) {
       const at::Tensor& input = *call.inputs[k];
-      const bool same = input.const_data_ptr() == written->const_data_ptr() && input.sizes() == written->sizes() &&
-                        input.strides() == written->strides() && input.scalar_type() == written->scalar_type();
+      const bool same = input.const_data_ptr() == written->const_data_ptr() &&
+                        input.sizes() == written->sizes() &&
+                        input.strides() == written->strides() &&
+                        input.scalar_type() == written->scalar_type();
       if (same && input.numel() > 0) alias = static_cast<int>(k);
     }
     graph.AddOutput(context.returned()[i], strides[i], alias);

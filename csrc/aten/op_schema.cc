@@ -9,7 +9,8 @@ namespace {
 
 ArgKind KindOf(const c10::Argument& arg) {
   c10::TypePtr type = arg.real_type();
-  if (type->kind() == c10::TypeKind::OptionalType) type = type->expectRef<c10::OptionalType>().getElementType();
+  if (type->kind() == c10::TypeKind::OptionalType)
+    type = type->expectRef<c10::OptionalType>().getElementType();
   switch (type->kind()) {
     case c10::TypeKind::TensorType:
       return ArgKind::kTensor;
@@ -38,7 +39,8 @@ ArgKind KindOf(const c10::Argument& arg) {
         element = element->expectRef<c10::OptionalType>().getElementType();
       }
       if (element->kind() == c10::TypeKind::TensorType) return ArgKind::kTensorList;
-      if (element->kind() == c10::TypeKind::IntType || element->kind() == c10::TypeKind::SymIntType) {
+      if (element->kind() == c10::TypeKind::IntType ||
+          element->kind() == c10::TypeKind::SymIntType) {
         return ArgKind::kIntList;
       }
       break;
@@ -61,8 +63,8 @@ OpSchema OpSchema::Analyze(const c10::FunctionSchema& schema, const lowering::En
     spec.kind = KindOf(arg);
     spec.written = arg.alias_info() != nullptr && arg.alias_info()->isWrite();
     spec.output_only = spec.written && arg.kwarg_only();
-    spec.is_static =
-        std::find(entry.static_args.begin(), entry.static_args.end(), arg.name()) != entry.static_args.end();
+    spec.is_static = std::find(entry.static_args.begin(), entry.static_args.end(), arg.name()) !=
+                     entry.static_args.end();
     if (spec.written && spec.kind != ArgKind::kTensor) {
       NEURON_THROW(kUnsupported, "written argument '", arg.name(), "' of type ", arg.type()->str());
     }

@@ -12,9 +12,9 @@
 namespace neuron::aten {
 
 enum class ArgKind : uint8_t {
-  kTensor,        // Tensor or Tensor?
-  kTensorList,    // Tensor[] or Tensor?[]
-  kNumber,        // Scalar, float, or an int that is a run-time number; optional or not
+  kTensor,      // Tensor or Tensor?
+  kTensorList,  // Tensor[] or Tensor?[]
+  kNumber,      // Scalar, float, or an int that is a run-time number; optional or not
   kInt,
   kIntList,
   kBool,
@@ -22,19 +22,19 @@ enum class ArgKind : uint8_t {
   kDtype,
   kDevice,
   kGenerator,
-  kIgnored,       // layout, memory format, pin_memory: they are in the results' metadata
+  kIgnored,  // layout, memory format, pin_memory: they are in the results' metadata
 };
 
 struct ArgSpec {
   std::string name;
   ArgKind kind = ArgKind::kIgnored;
-  bool written = false;     // (a!)
-  bool output_only = false; // an out= argument: never read
-  bool is_static = false;   // its value is part of the key
+  bool written = false;      // (a!)
+  bool output_only = false;  // an out= argument: never read
+  bool is_static = false;    // its value is part of the key
 };
 
 struct OpSchema {
-  std::string name;                // "aten::add.Tensor"
+  std::string name;  // "aten::add.Tensor"
   std::vector<ArgSpec> args;
   std::vector<int> returned_args;  // per return: the written argument that it is, or -1: allocated
   bool writes = false;             // any argument

@@ -14,16 +14,21 @@ at::Tensor& CopyMeta(const at::Tensor& self, at::Tensor& out) {
   return out;
 }
 
-// query [B,H,L,E], value [B,Hk,S,Ev] -> [B,H,L,Ev] laid out as [B,L,H,Ev], which the next linear layer reads
-// without a copy; logsumexp f32 [B,H,L].
-std::tuple<at::Tensor, at::Tensor> AttentionMeta(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                                 const std::optional<at::Tensor>& attn_bias, bool is_causal, double scale) {
+// query [B,H,L,E], value [B,Hk,S,Ev] -> [B,H,L,Ev] laid out as [B,L,H,Ev], which the next linear
+// layer reads without a copy; logsumexp f32 [B,H,L].
+std::tuple<at::Tensor, at::Tensor> AttentionMeta(const at::Tensor& query, const at::Tensor& key,
+                                                 const at::Tensor& value,
+                                                 const std::optional<at::Tensor>& attn_bias,
+                                                 bool is_causal, double scale) {
   (void)key;
   (void)attn_bias;
   (void)is_causal;
   (void)scale;
-  at::Tensor out = at::empty({query.size(0), query.size(2), query.size(1), value.size(3)}, query.options()).transpose(1, 2);
-  at::Tensor lse = at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
+  at::Tensor out =
+      at::empty({query.size(0), query.size(2), query.size(1), value.size(3)}, query.options())
+          .transpose(1, 2);
+  at::Tensor lse =
+      at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
   return {out, lse};
 }
 
@@ -47,7 +52,9 @@ TORCH_LIBRARY(neuron, m) {
   m.def("copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)");
   m.def("index(Tensor self, Tensor?[] indices) -> Tensor");
   m.def("nonzero(Tensor self, SymInt count) -> Tensor");
-  m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool is_causal, float scale) -> (Tensor, Tensor)");
+  m.def(
+      "attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool is_causal, float "
+      "scale) -> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(neuron, Meta, m) {

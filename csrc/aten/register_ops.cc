@@ -15,7 +15,8 @@ struct Registered {
 };
 
 std::map<std::string, Registered>& Kernels() {
-  static auto* const kernels = new std::map<std::string, Registered>();  // never destroyed: torch may call at exit
+  static auto* const kernels =
+      new std::map<std::string, Registered>();  // never destroyed: torch may call at exit
   return *kernels;
 }
 
@@ -37,13 +38,14 @@ bool IsOutFormOf(const c10::FunctionSchema& out, const c10::FunctionSchema& base
   std::vector<const c10::Argument*> wanted;
   for (const c10::Argument& arg : base.arguments()) {
     // Factories lose the options in their out= form.
-    const bool option = arg.kwarg_only() && (arg.name() == "dtype" || arg.name() == "layout" || arg.name() == "device" ||
-                                             arg.name() == "pin_memory");
+    const bool option = arg.kwarg_only() && (arg.name() == "dtype" || arg.name() == "layout" ||
+                                             arg.name() == "device" || arg.name() == "pin_memory");
     if (!option || out.argumentIndexWithName(arg.name()).has_value()) wanted.push_back(&arg);
   }
   if (rest.size() != wanted.size()) return false;
   for (size_t i = 0; i < rest.size(); ++i) {
-    if (*rest[i]->type() != *wanted[i]->type() || rest[i]->name() != wanted[i]->name()) return false;
+    if (*rest[i]->type() != *wanted[i]->type() || rest[i]->name() != wanted[i]->name())
+      return false;
   }
   return true;
 }
@@ -54,10 +56,11 @@ void Register(const c10::OperatorHandle& op, const lowering::Entry& entry) {
   if (Kernels().contains(full)) return;
   auto kernel = std::make_unique<OpKernel>(op, entry);
   OpKernel* raw = kernel.get();
-  Kernels().emplace(full, Registered{raw, c10::Dispatcher::singleton().registerImpl(
-                                              name, c10::DispatchKey::PrivateUse1,
-                                              c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
-                                              std::nullopt, nullptr, "torch_neuronx")});
+  Kernels().emplace(
+      full, Registered{raw, c10::Dispatcher::singleton().registerImpl(
+                                name, c10::DispatchKey::PrivateUse1,
+                                c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+                                std::nullopt, nullptr, "torch_neuronx")});
 }
 
 void RegisterForms(const lowering::Entry& entry) {
@@ -72,7 +75,8 @@ void RegisterForms(const lowering::Entry& entry) {
     Register(*form, entry);
   }
   if (base.name.back() == '_' || base.name.starts_with("neuron::")) return;
-  if (const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name})) Register(*in_place, entry);
+  if (const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name}))
+    Register(*in_place, entry);
   std::vector<std::string> overloads{"out"};
   if (!base.overload_name.empty()) overloads.insert(overloads.begin(), base.overload_name + "_out");
   for (const std::string& overload : overloads) {

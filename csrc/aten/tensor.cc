@@ -22,56 +22,64 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 c10::Device DeviceOf(std::optional<c10::Device> device) {
   const c10::Device chosen = c10::device_or_default(device);
-  TORCH_CHECK(chosen.type() == c10::DeviceType::PrivateUse1, "expected a neuron device, got ", chosen);
-  return chosen.has_index() ? chosen
-                            : c10::Device(chosen.type(), static_cast<c10::DeviceIndex>(runtime::CurrentDevice()));
+  TORCH_CHECK(chosen.type() == c10::DeviceType::PrivateUse1, "expected a neuron device, got ",
+              chosen);
+  return chosen.has_index()
+             ? chosen
+             : c10::Device(chosen.type(), static_cast<c10::DeviceIndex>(runtime::CurrentDevice()));
 }
 
 void CheckOptions(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == c10::Layout::Strided,
-                              "neuron tensors are strided; layout ", c10::layout_or_default(layout), " is not supported");
+                              "neuron tensors are strided; layout ", c10::layout_or_default(layout),
+                              " is not supported");
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
-at::Tensor Empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-                 std::optional<at::Device> device, std::optional<bool> pin_memory,
-                 std::optional<at::MemoryFormat> memory_format) {
+at::Tensor Empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                 std::optional<at::Layout> layout, std::optional<at::Device> device,
+                 std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
   CheckOptions(layout, pin_memory);
   const c10::DeviceGuard guard(DeviceOf(device));
-  return at::detail::empty_generic(size, Allocator(), kKeys, c10::dtype_or_default(dtype), memory_format);
+  return at::detail::empty_generic(size, Allocator(), kKeys, c10::dtype_or_default(dtype),
+                                   memory_format);
 }
 
-at::Tensor EmptyStrided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                        std::optional<at::Layout> layout, std::optional<at::Device> device,
-                        std::optional<bool> pin_memory) {
+at::Tensor EmptyStrided(c10::IntArrayRef size, c10::IntArrayRef stride,
+                        std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                        std::optional<at::Device> device, std::optional<bool> pin_memory) {
   CheckOptions(layout, pin_memory);
   const c10::DeviceGuard guard(DeviceOf(device));
-  return at::detail::empty_strided_generic(size, stride, Allocator(), kKeys, c10::dtype_or_default(dtype));
+  return at::detail::empty_strided_generic(size, stride, Allocator(), kKeys,
+                                           c10::dtype_or_default(dtype));
 }
 
 void GrowStorage(const at::Tensor& self) {
-  const size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.element_size(),
-                                                         static_cast<size_t>(self.storage_offset()));
+  const size_t needed =
+      at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.element_size(),
+                                       static_cast<size_t>(self.storage_offset()));
   if (self.numel() > 0 && needed > self.storage().nbytes()) {
     ResizeStorage(self.storage().unsafeGetStorageImpl(), needed);
   }
 }
 
-const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
+const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef size,
+                         std::optional<at::MemoryFormat> memory_format) {
   auto* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != size) {
     impl->set_sizes_contiguous(size);
     GrowStorage(self);
   }
   if (memory_format.has_value()) {
-    TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "Unsupported memory format ", *memory_format);
+    TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "Unsupported memory format ",
+                *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
   return self;
 }
 
-at::Tensor& SetStorageAndShape(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size,
-                               c10::IntArrayRef stride) {
+at::Tensor& SetStorageAndShape(at::Tensor& self, at::Storage source, int64_t offset,
+                               c10::IntArrayRef size, c10::IntArrayRef stride) {
   at::native::checkSetStorage(self, std::move(source), offset, size, stride);
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
@@ -91,7 +99,8 @@ at::Tensor& SetStorage(at::Tensor& self, at::Storage source) {
 
 at::Tensor& SetTensor(at::Tensor& self, const at::Tensor& source) {
   if (self.is_same(source)) return self;
-  return SetStorageAndShape(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+  return SetStorageAndShape(self, source.storage(), source.storage_offset(), source.sizes(),
+                            source.strides());
 }
 
 at::Tensor& SetEmpty(at::Tensor& self) {
@@ -101,7 +110,8 @@ at::Tensor& SetEmpty(at::Tensor& self) {
 
 void RecordStream(at::Tensor& self, c10::Stream stream) {
   TORCH_CHECK(self.is_privateuseone() && stream.device_type() == c10::DeviceType::PrivateUse1,
-              "record_stream: expected neuron tensor and stream, got ", self.device(), " and ", stream);
+              "record_stream: expected neuron tensor and stream, got ", self.device(), " and ",
+              stream);
   if (self.numel() > 0) Allocator()->recordStream(self.storage().data_ptr(), stream);
 }
 

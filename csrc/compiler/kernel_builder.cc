@@ -60,20 +60,22 @@ KernelBuilder::Map KernelBuilder::IdentityMap() const {
   return map;
 }
 
-// The reduction nearest to the root that nothing in memory hides.
-const Op* KernelBuilder::FindReduce(const Op* op, int depth) {
-  if (depth > 64 || find_(op)) return nullptr;
+// The first reduction that is met walking from the root to what lies in memory. Each value is visited
+// once: a graph is no tree.
+const Op* KernelBuilder::FindReduce(const Op* op, std::set<const Op*>& visited) {
+  if (!visited.insert(op).second || find_(op)) return nullptr;
   if (op->code == OpCode::kReduce) return op;
   if (!SeesThrough(op->code)) return nullptr;
   for (const Op* operand : op->operands) {
-    if (const Op* found = FindReduce(operand, depth + 1)) return found;
+    if (const Op* found = FindReduce(operand, visited)) return found;
   }
   return nullptr;
 }
 
 bool KernelBuilder::FixDomain(const Op* root) {
   fixed_ = true;
-  reduce_ = FindReduce(root, 0);
+  std::set<const Op*> visited;
+  reduce_ = FindReduce(root, visited);
   if (reduce_ == nullptr) {
     sizes_ = root->type.dims;
     reduced_.assign(sizes_.size(), false);
@@ -86,8 +88,8 @@ bool KernelBuilder::FixDomain(const Op* root) {
   return false;
 }
 
-// How a root of shape `dims` lies in the domain: per element, per row, or per row with dimensions of
-// size 1 kept.
+// How a root of shape `dims` lies in the domain: per element, per row, or per row with dimensions
+// of size 1 kept.
 std::optional<KernelBuilder::Map> KernelBuilder::RootMap(const ir::Dims& dims) const {
   if (dims == sizes_) return IdentityMap();
   if (reduce_ == nullptr) return std::nullopt;
@@ -142,7 +144,8 @@ void KernelBuilder::AddStore(int value, const Place& destination, const Map& map
   raw.inst.operands = {value};
   raw.coefficients.assign(sizes_.size(), 0);
   for (size_t i = 0; i < map.size(); ++i) {
-    for (size_t d = 0; d < sizes_.size(); ++d) raw.coefficients[d] += map[i].coefficients[d] * destination.strides[i];
+    for (size_t d = 0; d < sizes_.size(); ++d)
+      raw.coefficients[d] += map[i].coefficients[d] * destination.strides[i];
   }
   raw.inst.slot = Slot(destination.operand, destination.byte_offset);
   Push(std::move(raw));
@@ -159,8 +162,8 @@ int KernelBuilder::Emit(const Op* op, const Map& map) {
   return id;
 }
 
-// Where this kernel computes every element of the value exactly once, it writes it on the way; elsewhere the value
-// must be in memory first.
+// Where this kernel computes every element of the value exactly once, it writes it on the way;
+// elsewhere the value must be in memory first.
 int KernelBuilder::EmitShared(const Op* op, const Map& map, const Place& place) {
   const auto all = RootMap(op->type.dims);
   if (!all || *all != map) return Need(op);
@@ -278,7 +281,8 @@ int KernelBuilder::EmitRng(const Op* op, const Map& map) {
   Affine linear = Constant(0);
   const ir::Dims strides = ir::ContiguousStrides(op->type.dims);
   for (size_t i = 0; i < map.size(); ++i) {
-    for (size_t d = 0; d < sizes_.size(); ++d) linear.coefficients[d] += map[i].coefficients[d] * strides[i];
+    for (size_t d = 0; d < sizes_.size(); ++d)
+      linear.coefficients[d] += map[i].coefficients[d] * strides[i];
     linear.offset += map[i].offset * strides[i];
   }
   Raw raw;
@@ -294,9 +298,10 @@ int KernelBuilder::EmitRng(const Op* op, const Map& map) {
   return Push(std::move(raw));
 }
 
-// indirect_dims: dimensions of `place` that an i64 instruction indexes, as (dimension, instruction).
-int KernelBuilder::EmitLoad(const Place& place, const Map& map, const std::vector<std::pair<int, int>>& indirect_dims,
-                            bool wrap) {
+// indirect_dims: dimensions of `place` that an i64 instruction indexes, as (dimension,
+// instruction).
+int KernelBuilder::EmitLoad(const Place& place, const Map& map,
+                            const std::vector<std::pair<int, int>>& indirect_dims, bool wrap) {
   Raw raw;
   raw.inst.kind = Kind::kLoad;
   raw.inst.dtype = place.dtype;
@@ -304,14 +309,16 @@ int KernelBuilder::EmitLoad(const Place& place, const Map& map, const std::vecto
   raw.coefficients.assign(sizes_.size(), 0);
   int64_t offset = 0;
   for (size_t i = 0; i < place.dims.size(); ++i) {
-    const auto it = std::find_if(indirect_dims.begin(), indirect_dims.end(),
-                                 [&](const auto& entry) { return entry.first == static_cast<int>(i); });
+    const auto it =
+        std::find_if(indirect_dims.begin(), indirect_dims.end(),
+                     [&](const auto& entry) { return entry.first == static_cast<int>(i); });
     if (it != indirect_dims.end()) {
       raw.inst.indirect.push_back(it->second);
       raw.indirect.emplace_back(place.strides[i], place.dims[i]);
       continue;
     }
-    for (size_t d = 0; d < sizes_.size(); ++d) raw.coefficients[d] += map[i].coefficients[d] * place.strides[i];
+    for (size_t d = 0; d < sizes_.size(); ++d)
+      raw.coefficients[d] += map[i].coefficients[d] * place.strides[i];
     offset += map[i].offset * place.strides[i];
   }
   raw.inst.slot = Slot(place.operand, place.byte_offset + offset * ByteSize(place.dtype));
@@ -356,7 +363,8 @@ int KernelBuilder::EmitReduce(const Op* op, const Map& map) {
   for (size_t d = 0; d < sizes_.size(); ++d) {
     if (!reduced_[d]) rows.push_back(identity[d]);
   }
-  if (reduce_ == nullptr || operand->type.dims != sizes_ || ReducedFlags(op) != reduced_) return Need(op);
+  if (reduce_ == nullptr || operand->type.dims != sizes_ || ReducedFlags(op) != reduced_)
+    return Need(op);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (map[i] != rows[i] && op->type.dims[i] != 1) return Need(op);
   }
@@ -383,8 +391,8 @@ int KernelBuilder::EmitReduce(const Op* op, const Map& map) {
 // The linear index of the result, cut into the operand's dimensions term by term.
 int KernelBuilder::EmitReshape(const Op* op, const Map& map) {
   const Op* operand = op->operands[0];
-  // What must be in memory when the indices do not come apart: the operand, or if it is there and cannot be viewed
-  // in this shape, the reshaped value itself.
+  // What must be in memory when the indices do not come apart: the operand, or if it is there and
+  // cannot be viewed in this shape, the reshaped value itself.
   const Op* missing = find_(operand) ? op : operand;
   const ir::Dims& to = operand->type.dims;
   const ir::Dims result_strides = ir::ContiguousStrides(op->type.dims);
@@ -392,7 +400,8 @@ int KernelBuilder::EmitReshape(const Op* op, const Map& map) {
   Affine linear = Constant(0);
   for (size_t i = 0; i < map.size(); ++i) {
     if (op->type.dims[i] == 1) continue;
-    for (size_t d = 0; d < sizes_.size(); ++d) linear.coefficients[d] += map[i].coefficients[d] * result_strides[i];
+    for (size_t d = 0; d < sizes_.size(); ++d)
+      linear.coefficients[d] += map[i].coefficients[d] * result_strides[i];
     linear.offset += map[i].offset * result_strides[i];
   }
   Map inner(to.size(), Constant(0));
@@ -456,8 +465,10 @@ bool KernelBuilder::AddScatter(const Op* op, const Place& destination) {
     Raw old = store;
     old.inst.kind = Kind::kLoad;
     Raw combine;
-    combine.inst.op = mode == "add" ? OpCode::kAdd : mode == "multiply" ? OpCode::kMultiply
-                    : mode == "maximum" ? OpCode::kMaximum : OpCode::kMinimum;
+    combine.inst.op = mode == "add"        ? OpCode::kAdd
+                      : mode == "multiply" ? OpCode::kMultiply
+                      : mode == "maximum"  ? OpCode::kMaximum
+                                           : OpCode::kMinimum;
     combine.inst.dtype = destination.dtype;
     // The code generator computes bf16 and f16 in f32 and rounds each sum.
     combine.inst.operands = {Push(std::move(old)), value};

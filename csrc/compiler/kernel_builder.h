@@ -1,10 +1,11 @@
-// Builds one loop kernel from tensor operations: index maps are composed down to the loads, so views and
-// broadcasts cost nothing and intermediates stay in registers.
+// Builds one loop kernel from tensor operations: index maps are composed down to the loads, so
+// views and broadcasts cost nothing and intermediates stay in registers.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,11 +19,11 @@ namespace neuron::compiler {
 // A kernel with the concrete values of its run-time parameters.
 struct BuiltKernel {
   loop::Kernel kernel;
-  std::vector<int> operands;            // launch operand of each kernel operand
-  std::vector<int64_t> byte_offsets;    // added to its address
-  std::vector<int> scalars;             // launch scalar of each kernel scalar
+  std::vector<int> operands;          // launch operand of each kernel operand
+  std::vector<int64_t> byte_offsets;  // added to its address
+  std::vector<int> scalars;           // launch scalar of each kernel scalar
   std::vector<int64_t> params;
-  int64_t items = 0;                    // 0: nothing to do
+  int64_t items = 0;  // 0: nothing to do
   int64_t grain = 1;
   int64_t estimated_ns = 0;
   bool can_fail = false;
@@ -32,8 +33,8 @@ class KernelBuilder {
  public:
   using FindPlace = std::function<std::optional<Place>(const ir::Op*)>;
 
-  // `find` tells where a value lies in memory, if it does. `share` gives the place of a value that this
-  // kernel should also write when it computes it, for other kernels; null: no such values.
+  // `find` tells where a value lies in memory, if it does. `share` gives the place of a value that
+  // this kernel should also write when it computes it, for other kernels; null: no such values.
   KernelBuilder(FindPlace find, std::string name, FindPlace share = nullptr)
       : find_(std::move(find)), share_(std::move(share)), name_(std::move(name)) {}
 
@@ -41,8 +42,9 @@ class KernelBuilder {
   const std::vector<std::pair<const ir::Op*, Place>>& written() const { return written_; }
 
   // Computes `root` into `destination`. The first call fixes the loop nest. Returns false if that
-  // is not possible in one kernel: needed() then tells a value that must be in memory first, or is null
-  // when the root does not fit this kernel's loops. After false only a first call's builder is unusable.
+  // is not possible in one kernel: needed() then tells a value that must be in memory first, or is
+  // null when the root does not fit this kernel's loops. After false only a first call's builder is
+  // unusable.
   bool AddRoot(const ir::Op* root, const Place& destination);
   const ir::Op* needed() const { return needed_; }
 
@@ -63,20 +65,21 @@ class KernelBuilder {
 
   struct Raw {
     loop::Inst inst;
-    std::vector<int64_t> coefficients;                  // of the address, per domain dimension
-    int64_t offset = 0;                                 // elements; loads and stores move it to the base
+    std::vector<int64_t> coefficients;  // of the address, per domain dimension
+    int64_t offset = 0;                 // elements; loads and stores move it to the base
     std::vector<std::pair<int64_t, int64_t>> indirect;  // stride, limit
   };
 
   bool FixDomain(const ir::Op* root);
-  const ir::Op* FindReduce(const ir::Op* op, int depth);
+  const ir::Op* FindReduce(const ir::Op* op, std::set<const ir::Op*>& visited);
   std::optional<Map> RootMap(const ir::Dims& dims) const;
   Map IdentityMap() const;
 
   int Emit(const ir::Op* op, const Map& map);
   int EmitNew(const ir::Op* op, const Map& map);
   int EmitShared(const ir::Op* op, const Map& map, const Place& place);
-  int EmitLoad(const Place& place, const Map& map, const std::vector<std::pair<int, int>>& indirect_dims, bool wrap);
+  int EmitLoad(const Place& place, const Map& map,
+               const std::vector<std::pair<int, int>>& indirect_dims, bool wrap);
   int EmitReduce(const ir::Op* op, const Map& map);
   int EmitTake(const ir::Op* op, const Map& map);
   int EmitReshape(const ir::Op* op, const Map& map);
@@ -105,7 +108,7 @@ class KernelBuilder {
   const ir::Op* root_ = nullptr;  // being added
   std::string name_;
   bool fixed_ = false;
-  ir::Dims sizes_;             // of the domain
+  ir::Dims sizes_;  // of the domain
   std::vector<bool> reduced_;
   const ir::Op* reduce_ = nullptr;  // the reduction that fixed the domain
   std::vector<Raw> raws_;

@@ -1,5 +1,5 @@
-// The last step of KernelBuilder: orders, merges and classifies the loops, so that one text (and so one
-// machine code) serves as many shapes as possible.
+// The last step of KernelBuilder: orders, merges and classifies the loops, so that one text (and so
+// one machine code) serves as many shapes as possible.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -109,7 +109,8 @@ int KernelBuilder::ChooseVectorDim() const {
   }
   bool has_reduction = false;
   for (const Raw& raw : raws_) has_reduction |= raw.inst.kind == Kind::kReduce;
-  if (!has_reduction) return last_parallel;  // pointwise, or a scatter whose serial loops stay scalar
+  if (!has_reduction)
+    return last_parallel;  // pointwise, or a scatter whose serial loops stay scalar
   const Raw* load = MainAccess(false);
   if (load != nullptr) {
     for (int d = rank - 1; d >= 0; --d) {
@@ -143,7 +144,8 @@ BuiltKernel KernelBuilder::Finish() {
   OrderDims();
   MergeDims();
   if (std::all_of(reduced_.begin(), reduced_.end(), [](bool r) { return r; })) {
-    // Nothing parallel is left: one row. A pointwise kernel or a scatter walks it as a vector of one element.
+    // Nothing parallel is left: one row. A pointwise kernel or a scatter walks it as a vector of
+    // one element.
     bool has_reduction = false;
     for (const Raw& raw : raws_) has_reduction |= raw.inst.kind == Kind::kReduce;
     if (!has_reduction || reduced_.empty()) {
@@ -153,7 +155,8 @@ BuiltKernel KernelBuilder::Finish() {
       PermuteDims(order);
       if (sizes_.size() == 1) {
         for (Raw& raw : raws_) {
-          if (raw.inst.kind == Kind::kLoad || raw.inst.kind == Kind::kStore) raw.coefficients[0] = 1;
+          if (raw.inst.kind == Kind::kLoad || raw.inst.kind == Kind::kStore)
+            raw.coefficients[0] = 1;
         }
       }
     }

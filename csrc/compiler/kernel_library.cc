@@ -24,19 +24,23 @@ struct Codegen {
   decltype(&neuron_codegen_free) free;
 };
 
-// LLVM lives in a library of its own beside this one, so that neither import nor a run whose kernels
-// are all on disk pays for it.
+// LLVM lives in a library of its own beside this one, so that neither import nor a run whose
+// kernels are all on disk pays for it.
 const Codegen& LoadCodegen() {
   static const Codegen codegen = [] {
     Dl_info self{};
-    NEURON_CHECK(dladdr(reinterpret_cast<void*>(&LoadCodegen), &self) != 0, "cannot find this library's path");
+    NEURON_CHECK(dladdr(reinterpret_cast<void*>(&LoadCodegen), &self) != 0,
+                 "cannot find this library's path");
     const auto path = std::filesystem::path(self.dli_fname).parent_path() / "libneuron_codegen.so";
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-      NEURON_THROW(kInternal, "cannot load the code generator: ", dlerror(), "; reinstall torch-neuronx");
+      NEURON_THROW(kInternal, "cannot load the code generator: ", dlerror(),
+                   "; reinstall torch-neuronx");
     }
-    return Codegen{reinterpret_cast<decltype(&neuron_codegen_compile)>(dlsym(handle, "neuron_codegen_compile")),
-                   reinterpret_cast<decltype(&neuron_codegen_free)>(dlsym(handle, "neuron_codegen_free"))};
+    return Codegen{
+        reinterpret_cast<decltype(&neuron_codegen_compile)>(
+            dlsym(handle, "neuron_codegen_compile")),
+        reinterpret_cast<decltype(&neuron_codegen_free)>(dlsym(handle, "neuron_codegen_free"))};
   }();
   return codegen;
 }
@@ -58,12 +62,14 @@ KernelLibrary::KernelLibrary() : isa_(kernels::Name(kernels::ActiveIsa())) {
   fingerprint_ = std::string("codegen-") + kCodegenVersion + " " + isa_;
 }
 
-std::shared_ptr<host::KernelCode> KernelLibrary::Find(const std::string& text, const std::string& name) {
+std::shared_ptr<host::KernelCode> KernelLibrary::Find(const std::string& text,
+                                                      const std::string& name) {
   auto& metrics = runtime::GetCompilationMetrics();
   Hasher hasher;
   hasher.AddBytes(fingerprint_);
   // The name is for people: kernels that differ in nothing else share their code.
-  const std::string_view body = std::string_view(text).substr(std::min(text.find('\n'), text.size()));
+  const std::string_view body =
+      std::string_view(text).substr(std::min(text.find('\n'), text.size()));
   hasher.AddBytes(body);
   const Hash128 key = hasher.Finish();
   auto code = std::make_shared<host::KernelCode>();
@@ -145,7 +151,8 @@ void KernelLibrary::Generate(const Job& job) {
   const auto start = std::chrono::steady_clock::now();
   const std::string& debug = env::GetString(env::Id::kStringDebugDir);
   const Codegen& codegen = LoadCodegen();
-  neuron_codegen_result result = codegen.compile(job.text.data(), job.text.size(), isa_.c_str(), !debug.empty());
+  neuron_codegen_result result =
+      codegen.compile(job.text.data(), job.text.size(), isa_.c_str(), !debug.empty());
   if (!debug.empty()) {
     std::filesystem::create_directories(debug);
     const std::string base = debug + "/" + job.name + "." + job.key.Hex().substr(0, 8);
@@ -171,8 +178,10 @@ void KernelLibrary::Generate(const Job& job) {
   auto& metrics = runtime::GetCompilationMetrics();
   metrics.compilations.fetch_add(1, std::memory_order_relaxed);
   const auto elapsed = std::chrono::steady_clock::now() - start;
-  metrics.compile_nanoseconds.fetch_add(std::chrono::nanoseconds(elapsed).count(), std::memory_order_relaxed);
-  job.code->Set(std::move(blob), entry);  // after counting: whoever waited for the code sees it counted
+  metrics.compile_nanoseconds.fetch_add(std::chrono::nanoseconds(elapsed).count(),
+                                        std::memory_order_relaxed);
+  job.code->Set(std::move(blob),
+                entry);  // after counting: whoever waited for the code sees it counted
   neff::Cache::Default().Store(job.key, neff);
 }
 

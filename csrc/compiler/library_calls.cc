@@ -15,7 +15,8 @@ namespace {
 
 TensorDesc Describe(const Place& place) { return {place.dtype, place.dims, place.strides}; }
 
-// [batch, rows, columns] of a matrix operand whose single dimension per role is given (-1: absent, size 1).
+// [batch, rows, columns] of a matrix operand whose single dimension per role is given (-1: absent,
+// size 1).
 TensorDesc Matrix(const Place& place, int64_t batch, int64_t rows, int64_t columns) {
   TensorDesc out{place.dtype, {}, {}};
   for (int64_t d : {batch, rows, columns}) {
@@ -27,7 +28,8 @@ TensorDesc Matrix(const Place& place, int64_t batch, int64_t rows, int64_t colum
 
 int64_t Single(const Dims& dims, const char* role) {
   if (dims.size() > 1) {
-    NEURON_THROW(kUnsupported, "dot_general with ", dims.size(), " ", role, " dimensions: reshape to one first");
+    NEURON_THROW(kUnsupported, "dot_general with ", dims.size(), " ", role,
+                 " dimensions: reshape to one first");
   }
   return dims.empty() ? -1 : dims[0];
 }
@@ -37,7 +39,8 @@ int64_t Free(int rank, int64_t batch, int64_t contract) {
   int64_t free = -1;
   for (int64_t d = 0; d < rank; ++d) {
     if (d == batch || d == contract) continue;
-    if (free >= 0) NEURON_THROW(kUnsupported, "dot_general with several free dimensions: reshape to one first");
+    if (free >= 0)
+      NEURON_THROW(kUnsupported, "dot_general with several free dimensions: reshape to one first");
     free = d;
   }
   return free;
@@ -57,8 +60,10 @@ void DescribeDot(const Op& op, const std::vector<Place>& places, LibraryStep& st
   const int64_t batch = lhs_batch < 0 ? -1 : next++;
   const int64_t row = m < 0 ? -1 : next++;
   const int64_t column = n < 0 ? -1 : next++;
-  for (size_t i = 2; i < places.size(); ++i) step.tensors.push_back(Matrix(places[i], batch, row, column));
-  step.attributes.doubles = {op.Has("alpha") ? op.Double("alpha") : 1.0, op.Has("beta") ? op.Double("beta") : 1.0};
+  for (size_t i = 2; i < places.size(); ++i)
+    step.tensors.push_back(Matrix(places[i], batch, row, column));
+  step.attributes.doubles = {op.Has("alpha") ? op.Double("alpha") : 1.0,
+                             op.Has("beta") ? op.Double("beta") : 1.0};
 }
 
 void DescribeConvolution(const Op& op, const std::vector<Place>& places, LibraryStep& step) {
@@ -129,11 +134,13 @@ int64_t EstimateLibraryNanoseconds(const Op& op) {
   const int64_t out = op.type.NumElements();
   int64_t per_element = 20;
   if (op.code == OpCode::kDotGeneral) {
-    const int64_t k = op.Ints("lhs_contract").empty() ? 1 : op.operands[0]->type.dims[op.Ints("lhs_contract")[0]];
+    const int64_t k =
+        op.Ints("lhs_contract").empty() ? 1 : op.operands[0]->type.dims[op.Ints("lhs_contract")[0]];
     per_element = 1 + k / 32;
   } else if (op.code == OpCode::kConvolution) {
     const auto& weight = op.operands[1]->type.dims;
-    per_element = 1 + op.operands[1]->type.NumElements() / std::max<int64_t>(1, weight.empty() ? 1 : weight[0]) / 16;
+    per_element = 1 + op.operands[1]->type.NumElements() /
+                          std::max<int64_t>(1, weight.empty() ? 1 : weight[0]) / 16;
   } else if (op.code == OpCode::kAttention || op.code == OpCode::kAttentionLse) {
     per_element = 1 + op.operands[1]->type.dims[2] / 16;
   }

@@ -10,7 +10,8 @@
 namespace neuron::loop {
 namespace {
 
-constexpr std::string_view kKindNames[] = {"load", "store", "index", "scalar", "const", "compute", "reduce"};
+constexpr std::string_view kKindNames[] = {"load",  "store",   "index", "scalar",
+                                           "const", "compute", "reduce"};
 
 std::string StridesText(const std::vector<Stride>& strides) {
   std::string out = "[";
@@ -98,7 +99,8 @@ ir::OpCode ParseOp(LineParser& line, const std::string& name) {
 
 std::vector<Stride> ParseStrides(LineParser& line) {
   const std::string token = line.Need("strides such as [s1]");
-  if (token.size() < 2 || token.front() != '[' || token.back() != ']') line.Fail("strides such as [s1]");
+  if (token.size() < 2 || token.front() != '[' || token.back() != ']')
+    line.Fail("strides such as [s1]");
   std::vector<Stride> out;
   for (char c : token.substr(1, token.size() - 2)) {
     if (c != '0' && c != '1' && c != 's') line.Fail("0, 1 or s in strides");
@@ -165,7 +167,8 @@ std::string Print(const Kernel& kernel) {
   for (bool reduced : kernel.reduced) out << (reduced ? 'r' : 'p');
   out << " vector " << kernel.vector_dim << " operands " << kernel.operands << " scalars "
       << kernel.scalars << "\n";
-  for (size_t i = 0; i < kernel.insts.size(); ++i) PrintInst(out, static_cast<int>(i), kernel.insts[i]);
+  for (size_t i = 0; i < kernel.insts.size(); ++i)
+    PrintInst(out, static_cast<int>(i), kernel.insts[i]);
   return out.str();
 }
 
@@ -224,28 +227,33 @@ std::vector<uint32_t> DependenceMasks(const Kernel& kernel) {
 
 void Verify(const Kernel& kernel) {
   const size_t rank = kernel.reduced.size();
-  NEURON_CHECK(rank >= 1 && rank <= 16, "kernel ", kernel.name, " has ", rank, " dimensions, expected 1 to 16");
-  NEURON_CHECK(kernel.vector_dim >= 0 && kernel.vector_dim < static_cast<int>(rank), "vector dimension ",
-               kernel.vector_dim);
+  NEURON_CHECK(rank >= 1 && rank <= 16, "kernel ", kernel.name, " has ", rank,
+               " dimensions, expected 1 to 16");
+  NEURON_CHECK(kernel.vector_dim >= 0 && kernel.vector_dim < static_cast<int>(rank),
+               "vector dimension ", kernel.vector_dim);
   for (size_t i = 0; i < kernel.insts.size(); ++i) {
     const Inst& inst = kernel.insts[i];
     const auto fail = [&](const char* rule) {
       NEURON_THROW(kInternal, "kernel ", kernel.name, ", instruction %", i, ": ", rule);
     };
-    const bool affine = inst.kind == Kind::kLoad || inst.kind == Kind::kStore || inst.kind == Kind::kIndex;
+    const bool affine =
+        inst.kind == Kind::kLoad || inst.kind == Kind::kStore || inst.kind == Kind::kIndex;
     if (inst.strides.size() != (affine ? rank : 0)) fail("needs one stride per dimension");
     for (int operand : inst.operands) {
-      if (operand < 0 || operand >= static_cast<int>(i)) fail("operand is not an earlier instruction");
+      if (operand < 0 || operand >= static_cast<int>(i))
+        fail("operand is not an earlier instruction");
       if (kernel.insts[operand].kind == Kind::kStore) fail("operand is a store");
     }
     for (int index : inst.indirect) {
-      if (index < 0 || index >= static_cast<int>(i)) fail("indirect index is not an earlier instruction");
+      if (index < 0 || index >= static_cast<int>(i))
+        fail("indirect index is not an earlier instruction");
       if (kernel.insts[index].dtype != DType::kI64) fail("indirect index is not i64");
     }
     if (inst.kind == Kind::kLoad || inst.kind == Kind::kStore) {
       if (inst.slot < 0 || inst.slot >= kernel.operands) fail("operand slot out of range");
     }
-    if (inst.kind == Kind::kScalar && (inst.slot < 0 || inst.slot >= kernel.scalars)) fail("scalar slot out of range");
+    if (inst.kind == Kind::kScalar && (inst.slot < 0 || inst.slot >= kernel.scalars))
+      fail("scalar slot out of range");
     if (inst.kind == Kind::kStore && inst.operands.size() != 1) fail("a store has one operand");
   }
 }

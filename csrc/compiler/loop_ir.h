@@ -1,15 +1,16 @@
 // The loop-level IR: one kernel, a loop nest over a domain of dimensions with a straight-line body.
 //
-// Dimensions are parallel or reduced; one is the vector dimension, walked in lanes. Sizes and strides
-// are run-time parameters; the text says only their class, so one kernel serves every size. Body
-// instructions that do not depend on a reduced dimension are evaluated once per row; a reduction ends
-// a pass over the reduced dimensions; what needs its result runs in the next pass.
+// Dimensions are parallel or reduced; one is the vector dimension, walked in lanes. Sizes and
+// strides are run-time parameters; the text says only their class, so one kernel serves every size.
+// Body instructions that do not depend on a reduced dimension are evaluated once per row; a
+// reduction ends a pass over the reduced dimensions; what needs its result runs in the next pass.
 //
 // Parameters of a launch (params of KernelFn), in this order:
 //   size of each dimension; chunk; chunks; then for each instruction in order: one value per stride
 //   of class kParam, one offset for an index, and (stride, limit) per indirect index.
-// Work items are (row of the parallel dimensions except a parallel vector dimension) x `chunks`, chunk c
-// being elements [c * chunk, min((c + 1) * chunk, size)) of a parallel vector dimension (1 otherwise).
+// Work items are (row of the parallel dimensions except a parallel vector dimension) x `chunks`,
+// chunk c being elements [c * chunk, min((c + 1) * chunk, size)) of a parallel vector dimension (1
+// otherwise).
 #pragma once
 
 #include <cstdint>
@@ -38,19 +39,19 @@ struct Inst {
   Kind kind = Kind::kCompute;
   ir::OpCode op = ir::OpCode::kAdd;
   DType dtype = DType::kF32;
-  std::vector<int> operands;     // earlier instructions
+  std::vector<int> operands;  // earlier instructions
   int slot = 0;
-  std::vector<Stride> strides;   // one per dimension: load, store, index
-  std::vector<int> indirect;     // load, store: i64 instructions that index further dimensions
-  bool wrap = false;             // negative indirect indices count from the end
-  std::string detail;            // reduce kind, compare direction, store mode, rng word
+  std::vector<Stride> strides;  // one per dimension: load, store, index
+  std::vector<int> indirect;    // load, store: i64 instructions that index further dimensions
+  bool wrap = false;            // negative indirect indices count from the end
+  std::string detail;           // reduce kind, compare direction, store mode, rng word
   double value = 0;
   int64_t ivalue = 0;
 };
 
 struct Kernel {
   std::string name;
-  std::vector<bool> reduced;     // one per dimension
+  std::vector<bool> reduced;  // one per dimension
   int vector_dim = 0;
   int operands = 0;
   int scalars = 0;

@@ -4,16 +4,17 @@ namespace neuron::compiler {
 
 using ir::OpCode;
 
-std::optional<ir::Dims> ReshapeStrides(const ir::Dims& old_dims, const ir::Dims& old_strides, const ir::Dims& dims) {
+std::optional<ir::Dims> ReshapeStrides(const ir::Dims& old_dims, const ir::Dims& old_strides,
+                                       const ir::Dims& dims) {
   ir::Dims strides(dims.size(), 1);
   for (int64_t d : old_dims) {
     if (d == 0) return ir::ContiguousStrides(dims);
   }
-  // Walk both shapes from the innermost dimension; every maximal run of old dimensions that is evenly
-  // spaced can be cut anew.
+  // Walk both shapes from the innermost dimension; every maximal run of old dimensions that is
+  // evenly spaced can be cut anew.
   int next = static_cast<int>(dims.size()) - 1;
-  int64_t run_size = 1;      // elements in the current run of old dimensions
-  int64_t run_stride = 1;    // stride of its innermost dimension
+  int64_t run_size = 1;    // elements in the current run of old dimensions
+  int64_t run_stride = 1;  // stride of its innermost dimension
   bool open = false;
   for (int d = static_cast<int>(old_dims.size()) - 1; d >= 0; --d) {
     if (old_dims[d] == 1) continue;
@@ -45,7 +46,8 @@ std::optional<Place> ApplyView(const ir::Op& op, const Place& place) {
   out.strides.assign(out.dims.size(), 0);
   switch (op.code) {
     case OpCode::kTranspose:
-      for (size_t i = 0; i < out.dims.size(); ++i) out.strides[i] = place.strides[op.Ints("permutation")[i]];
+      for (size_t i = 0; i < out.dims.size(); ++i)
+        out.strides[i] = place.strides[op.Ints("permutation")[i]];
       return out;
     case OpCode::kBroadcastInDim:
       for (size_t i = 0; i < place.dims.size(); ++i) {

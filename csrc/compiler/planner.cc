@@ -26,7 +26,8 @@ constexpr size_t kSmallGraph = 64;
 class Planner {
  public:
   // Outputs in `detached` are computed in scratch and copied at the end.
-  Planner(const ir::Graph& graph, std::set<int> detached) : graph_(graph), detached_(std::move(detached)) {
+  Planner(const ir::Graph& graph, std::set<int> detached)
+      : graph_(graph), detached_(std::move(detached)) {
     // A graph of one op is one kernel where it can be: nothing to share.
     if (graph.ops().size() > kSmallGraph) shared_ = FindShared(graph);
     scratch_operand_ = static_cast<int>(graph.parameters().size() + graph.outputs().size());
@@ -110,7 +111,8 @@ class Planner {
   }
 
   Place NewTemporary(const Op* op) {
-    Place place{scratch_operand_, scratch_, op->type.dtype, op->type.dims, ir::ContiguousStrides(op->type.dims)};
+    Place place{scratch_operand_, scratch_, op->type.dtype, op->type.dims,
+                ir::ContiguousStrides(op->type.dims)};
     const int64_t bytes = std::max<int64_t>(1, op->type.NumElements() * ByteSize(op->type.dtype));
     const int64_t size = (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
     temporaries_.push_back({scratch_, size});
@@ -137,8 +139,9 @@ class Planner {
   // Gives temporaries whose lives do not meet the same memory: first fit by decreasing size.
   void PackScratch() {
     const auto temporary_at = [&](int64_t offset) {
-      auto it = std::upper_bound(temporaries_.begin(), temporaries_.end(), offset,
-                                 [](int64_t value, const Temporary& t) { return value < t.offset; });
+      auto it =
+          std::upper_bound(temporaries_.begin(), temporaries_.end(), offset,
+                           [](int64_t value, const Temporary& t) { return value < t.offset; });
       return it - temporaries_.begin() - 1;
     };
     const auto each = [&](const auto& visit) {
@@ -159,19 +162,23 @@ class Planner {
     for (Temporary& t : temporaries_) {
       if (t.last >= 0) order.push_back(&t);
     }
-    std::stable_sort(order.begin(), order.end(), [](const Temporary* a, const Temporary* b) { return a->size > b->size; });
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Temporary* a, const Temporary* b) { return a->size > b->size; });
     std::vector<const Temporary*> placed;
     int64_t total = 0;
     for (Temporary* t : order) {
       int64_t at = 0;
       for (const Temporary* other : placed) {  // sorted by packed offset
         const bool alive = other->first <= t->last && t->first <= other->last;
-        if (alive && at + t->size > other->packed && at < other->packed + other->size) at = other->packed + other->size;
+        if (alive && at + t->size > other->packed && at < other->packed + other->size)
+          at = other->packed + other->size;
       }
       t->packed = at;
       total = std::max(total, at + t->size);
       placed.insert(std::upper_bound(placed.begin(), placed.end(), t,
-                                     [](const Temporary* a, const Temporary* b) { return a->packed < b->packed; }),
+                                     [](const Temporary* a, const Temporary* b) {
+                                       return a->packed < b->packed;
+                                     }),
                     t);
     }
     each([&](int, host::OperandRef& operand) {
@@ -215,9 +222,11 @@ class Planner {
           Materialize(needed);
           continue;
         }
-        // A reshape whose destination is not evenly spaced in the operand's shape: through dense memory.
+        // A reshape whose destination is not evenly spaced in the operand's shape: through dense
+        // memory.
         const Place dense = NewTemporary(op);
-        NEURON_CHECK(destination.strides != dense.strides, "no kernel for ", ir::Info(op->code).name);
+        NEURON_CHECK(destination.strides != dense.strides, "no kernel for ",
+                     ir::Info(op->code).name);
         ComputeKernel(op, dense, -1);
         Copy(dense, destination);
         return;
@@ -241,12 +250,14 @@ class Planner {
   void Copy(const Place& from, const Place& to) {
     ir::Graph copy("copy");
     Op* value = copy.AddParameter({from.dtype, from.dims}, from.strides);
-    KernelBuilder builder([&](const Op* op) { return op == value ? std::optional(from) : std::nullopt; }, "copy");
+    KernelBuilder builder(
+        [&](const Op* op) { return op == value ? std::optional(from) : std::nullopt; }, "copy");
     NEURON_CHECK(builder.AddRoot(value, to), "copy");
     Append(builder.Finish());
   }
 
-  static Place Subview(const Place& place, size_t dim, int64_t start, int64_t size, int64_t step = 1) {
+  static Place Subview(const Place& place, size_t dim, int64_t start, int64_t size,
+                       int64_t step = 1) {
     Place out = place;
     out.byte_offset += start * place.strides[dim] * ByteSize(place.dtype);
     out.dims[dim] = size;
@@ -305,7 +316,8 @@ class Planner {
     }
     Materialize(inner);
     Place source = *Find(inner);
-    for (size_t d = 0; d < start.size(); ++d) source = Subview(source, d, start[d], limit[d] - start[d]);
+    for (size_t d = 0; d < start.size(); ++d)
+      source = Subview(source, d, start[d], limit[d] - start[d]);
     Copy(source, part);
   }
 
@@ -328,7 +340,8 @@ class Planner {
         Append(builder.Finish());
         return;
       }
-      NEURON_CHECK(builder.needed() != nullptr && !Find(builder.needed()), "no kernel for ", ir::Info(op->code).name);
+      NEURON_CHECK(builder.needed() != nullptr && !Find(builder.needed()), "no kernel for ",
+                   ir::Info(op->code).name);
       Materialize(builder.needed());
     }
   }
@@ -363,7 +376,9 @@ class Planner {
     for (int i = 0; i < static_cast<int>(graph_.outputs().size()); ++i) {
       const Op* value = graph_.outputs()[i].value;
       if (value->code != OpCode::kAttentionLse || done_.contains(i)) continue;
-      if (value->operands[0] != attention->operands[0] || value->operands[1] != attention->operands[1]) continue;
+      if (value->operands[0] != attention->operands[0] ||
+          value->operands[1] != attention->operands[1])
+        continue;
       done_.insert(i);
       places_[value] = OutputPlace(i);
       return OutputPlace(i);
@@ -382,7 +397,8 @@ class Planner {
   void Append(BuiltKernel built) {
     executable_->estimated_ns += built.estimated_ns;
     if (built.items == 0) return;
-    NEURON_CHECK(built.operands.size() <= host::kMaxOperands, "kernel with ", built.operands.size(), " operands");
+    NEURON_CHECK(built.operands.size() <= host::kMaxOperands, "kernel with ", built.operands.size(),
+                 " operands");
     RecordAccess(built);
     loop::Verify(built.kernel);
     Step step{};
@@ -410,7 +426,8 @@ class Planner {
       const int n = loop::NumParams(inst);
       if (inst.kind == loop::Kind::kLoad || inst.kind == loop::Kind::kStore) {
         const int operand = built.operands[inst.slot];
-        std::vector<int64_t> shape{built.byte_offsets[inst.slot], static_cast<int64_t>(inst.indirect.size())};
+        std::vector<int64_t> shape{built.byte_offsets[inst.slot],
+                                   static_cast<int64_t>(inst.indirect.size())};
         for (loop::Stride s : inst.strides) shape.push_back(static_cast<int64_t>(s));
         shape.insert(shape.end(), built.params.begin() + next, built.params.begin() + next + n);
         (inst.kind == loop::Kind::kLoad ? loads : stores)[operand].insert(shape);
@@ -418,8 +435,8 @@ class Planner {
       }
       next += n;
     }
-    // Elementwise with respect to an aliasing output: one way of reading, equal to the way of writing, and
-    // no later pass that would read what an earlier one wrote.
+    // Elementwise with respect to an aliasing output: one way of reading, equal to the way of
+    // writing, and no later pass that would read what an earlier one wrote.
     bool reduces = false;
     size_t num_stores = 0;
     for (const loop::Inst& inst : built.kernel.insts) {
@@ -453,8 +470,8 @@ class Planner {
   int64_t scratch_ = 0;
   std::shared_ptr<host::HostExecutable> executable_;
   std::map<const Op*, Place> places_;
-  std::set<int> done_;             // outputs already computed together with an earlier one
-  std::vector<Access> accesses_;   // one per step
+  std::set<int> done_;            // outputs already computed together with an earlier one
+  std::vector<Access> accesses_;  // one per step
 };
 
 }  // namespace

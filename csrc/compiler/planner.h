@@ -1,4 +1,5 @@
-// Cuts a graph into steps (kernels and library calls), places every value in memory, and binds code.
+// Cuts a graph into steps (kernels and library calls), places every value in memory, and binds
+// code.
 #pragma once
 
 #include <memory>

@@ -14,9 +14,10 @@ using ir::OpCode;
 
 namespace {
 
-constexpr int kWorthStoring = 4;        // instructions per element; a load and its conversion cost about two
+constexpr int kWorthStoring =
+    4;  // instructions per element; a load and its conversion cost about two
 constexpr int64_t kWorthElements = 256;
-constexpr int kLongestChain = 48;       // instructions in one kernel before a value is written after all
+constexpr int kLongestChain = 48;  // instructions in one kernel before a value is written after all
 
 bool IsElementwise(OpCode code) { return code >= OpCode::kConvert && code <= OpCode::kFma; }
 
@@ -25,7 +26,8 @@ int OwnCost(OpCode code) {
   return code >= OpCode::kExp && code <= OpCode::kDigamma ? 6 : 1;
 }
 
-// The kernels that need a value, told apart by the value that each computes. Two are enough to know.
+// The kernels that need a value, told apart by the value that each computes. Two are enough to
+// know.
 struct Roots {
   std::array<const Op*, 2> ops{};
   void Add(const Op* op) {
@@ -64,7 +66,8 @@ std::unordered_set<const Op*> FindShared(const ir::Graph& graph) {
     }
     // Reductions hide what they read; long chains are cut, or small kernels would grow without end.
     if (op->code == OpCode::kReduce) total = 1;
-    if (total > kLongestChain && op->type.NumElements() >= kWorthElements && IsElementwise(op->code)) {
+    if (total > kLongestChain && op->type.NumElements() >= kWorthElements &&
+        IsElementwise(op->code)) {
       shared.insert(op.get());
       total = 0;
     }

@@ -1,5 +1,5 @@
-// Which intermediate values of a graph are worth writing to memory: those that several kernels need and
-// that cost more to compute again than to read.
+// Which intermediate values of a graph are worth writing to memory: those that several kernels need
+// and that cost more to compute again than to read.
 #pragma once
 
 #include <unordered_set>
@@ -8,8 +8,8 @@
 
 namespace neuron::compiler {
 
-// True for operations that a generated kernel can compute among others (everything but library calls and
-// what is assembled from parts).
+// True for operations that a generated kernel can compute among others (everything but library
+// calls and what is assembled from parts).
 bool IsFusible(ir::OpCode code);
 
 std::unordered_set<const ir::Op*> FindShared(const ir::Graph& graph);

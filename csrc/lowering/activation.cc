@@ -17,8 +17,10 @@ void LowerFunction(Context& c) {
 // A gradient: a function of the incoming gradient and of the saved input or output.
 template <Op* (*kFunction)(Context&, Op*, Op*)>
 void LowerGradient(Context& c, const char* saved) {
-  const DType dtype = ResultType(c.default_float()).Add(c.Tensor("grad_output")).Add(c.Tensor(saved)).Get();
-  Op* result = kFunction(c, ToCompute(c, c.T("grad_output"), dtype), ToCompute(c, c.T(saved), dtype));
+  const DType dtype =
+      ResultType(c.default_float()).Add(c.Tensor("grad_output")).Add(c.Tensor(saved)).Get();
+  Op* result =
+      kFunction(c, ToCompute(c, c.T("grad_output"), dtype), ToCompute(c, c.T(saved), dtype));
   c.Return({c.b.Convert(result, dtype)});
 }
 
@@ -43,12 +45,14 @@ Op* SiluGradient(Context& c, Op* grad, Op* x) {
 bool IsTanhGelu(Context& c) {
   const std::string approximate = c.String("approximate");
   if (approximate != "none" && approximate != "tanh") {
-    NEURON_THROW(kInvalidArgument, "approximate argument must be either none or tanh, not '", approximate, "'");
+    NEURON_THROW(kInvalidArgument, "approximate argument must be either none or tanh, not '",
+                 approximate, "'");
   }
   return approximate == "tanh";
 }
 
-constexpr double kGeluCubic = 0.044715;  // D. Hendrycks, K. Gimpel, "Gaussian error linear units", 2016
+constexpr double kGeluCubic =
+    0.044715;  // D. Hendrycks, K. Gimpel, "Gaussian error linear units", 2016
 const double kSqrt2OverPi = std::sqrt(2.0 / M_PI);
 
 Op* Gelu(Context& c, Op* x) {

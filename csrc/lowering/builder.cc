@@ -22,8 +22,8 @@ Dims BroadcastDims(const Dims& a, const Dims& b) {
 int64_t WrapDim(int64_t dim, int64_t rank) {
   const int64_t limit = std::max<int64_t>(rank, 1);
   if (dim < -limit || dim >= limit) {
-    NEURON_THROW(kOutOfRange, "Dimension out of range (expected to be in range of [", -limit, ", ", limit - 1,
-                 "], but got ", dim, ")");
+    NEURON_THROW(kOutOfRange, "Dimension out of range (expected to be in range of [", -limit, ", ",
+                 limit - 1, "], but got ", dim, ")");
   }
   return dim < 0 ? dim + limit : dim;
 }
@@ -39,7 +39,8 @@ Op* Builder::Binary(OpCode code, Op* x, Op* y) {
 
 Op* Builder::Compare(const char* direction, Op* x, Op* y) {
   const Dims dims = BroadcastDims(x->type.dims, y->type.dims);
-  return graph_.Add(OpCode::kCompare, {DType::kBool, dims}, {Broadcast(x, dims), Broadcast(y, dims)},
+  return graph_.Add(OpCode::kCompare, {DType::kBool, dims},
+                    {Broadcast(x, dims), Broadcast(y, dims)},
                     {{"direction", std::string(direction)}});
 }
 
@@ -67,7 +68,8 @@ Op* Builder::ConstInt(DType dtype, int64_t value) {
 }
 
 Op* Builder::Shape(DType dtype, int64_t value) {
-  return Convert(graph_.Add(OpCode::kShapeConstant, {DType::kI64, {}}, {}, {{"value", value}}), dtype);
+  return Convert(graph_.Add(OpCode::kShapeConstant, {DType::kI64, {}}, {}, {{"value", value}}),
+                 dtype);
 }
 
 Op* Builder::Limit(DType dtype, bool largest) {
@@ -77,8 +79,10 @@ Op* Builder::Limit(DType dtype, bool largest) {
   }
   if (dtype == DType::kBool) return ConstInt(dtype, largest);
   const int bits = 8 * ByteSize(dtype);
-  if (!IsSigned(dtype)) return ConstInt(dtype, largest ? (bits == 64 ? -1 : (int64_t{1} << bits) - 1) : 0);
-  const int64_t top = bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << (bits - 1)) - 1;
+  if (!IsSigned(dtype))
+    return ConstInt(dtype, largest ? (bits == 64 ? -1 : (int64_t{1} << bits) - 1) : 0);
+  const int64_t top =
+      bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << (bits - 1)) - 1;
   return ConstInt(dtype, largest ? top : -top - 1);
 }
 
@@ -90,7 +94,8 @@ Op* Builder::Broadcast(Op* x, const Dims& dims) {
 }
 
 Op* Builder::BroadcastInDim(Op* x, const Dims& result, Dims dims) {
-  return graph_.Add(OpCode::kBroadcastInDim, {x->type.dtype, result}, {x}, {{"dims", std::move(dims)}});
+  return graph_.Add(OpCode::kBroadcastInDim, {x->type.dtype, result}, {x},
+                    {{"dims", std::move(dims)}});
 }
 
 Op* Builder::Reshape(Op* x, const Dims& dims) {

@@ -9,24 +9,30 @@ constexpr char kEq[] = "EQ", kNe[] = "NE", kLt[] = "LT", kLe[] = "LE", kGt[] = "
 
 template <const char* kDirection>
 void LowerCompareTensor(Context& c) {
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("other")).Get();
-  c.Return({c.b.Compare(kDirection, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common))});
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("other")).Get();
+  c.Return({c.b.Compare(kDirection, ToCompute(c, c.T("self"), common),
+                        ToCompute(c, c.T("other"), common))});
 }
 
 // The number is rounded to the common dtype first: 0.1 compares equal to a bf16 0.1.
 template <const char* kDirection>
 void LowerCompareScalar(Context& c) {
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar("other")).Get();
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar("other")).Get();
   Op* other = c.b.Convert(c.S("other", common), ComputeType(common));
   c.Return({c.b.Compare(kDirection, ToCompute(c, c.T("self"), common), other)});
 }
 
 template <OpCode kCode>
 void LowerLogical(Context& c) {
-  c.Return({c.b.Binary(kCode, c.b.Convert(c.T("self"), DType::kBool), c.b.Convert(c.T("other"), DType::kBool))});
+  c.Return({c.b.Binary(kCode, c.b.Convert(c.T("self"), DType::kBool),
+                       c.b.Convert(c.T("other"), DType::kBool))});
 }
 
-void LowerLogicalNot(Context& c) { c.Return({c.b.Unary(OpCode::kNot, c.b.Convert(c.T("self"), DType::kBool))}); }
+void LowerLogicalNot(Context& c) {
+  c.Return({c.b.Unary(OpCode::kNot, c.b.Convert(c.T("self"), DType::kBool))});
+}
 
 void LowerIsNan(Context& c) {
   Op* x = c.b.Convert(c.T("self"), ComputeType(c.T("self")->type.dtype));
@@ -34,9 +40,11 @@ void LowerIsNan(Context& c) {
 }
 
 void LowerWhere(Context& c) {
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("other")).Get();
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("other")).Get();
   Op* condition = c.b.Convert(c.T("condition"), DType::kBool);
-  c.Return({c.b.Select(condition, c.b.Convert(c.T("self"), common), c.b.Convert(c.T("other"), common))});
+  c.Return(
+      {c.b.Select(condition, c.b.Convert(c.T("self"), common), c.b.Convert(c.T("other"), common))});
 }
 
 void LowerMaskedFill(Context& c) {
@@ -46,7 +54,8 @@ void LowerMaskedFill(Context& c) {
 
 void LowerMaskedFillTensor(Context& c) {
   const DType dtype = c.T("self")->type.dtype;
-  c.Return({c.b.Select(c.b.Convert(c.T("mask"), DType::kBool), c.b.Convert(c.T("value"), dtype), c.T("self"))});
+  c.Return({c.b.Select(c.b.Convert(c.T("mask"), DType::kBool), c.b.Convert(c.T("value"), dtype),
+                       c.T("self"))});
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace {
 template <typename T>
 const T& As(const Arg& arg, std::string_view op, std::string_view name) {
   const T* value = std::get_if<T>(&arg);
-  if (value == nullptr) NEURON_THROW(kInternal, op, ": argument '", name, "' is of another kind (", arg.index(), ")");
+  if (value == nullptr)
+    NEURON_THROW(kInternal, op, ": argument '", name, "' is of another kind (", arg.index(), ")");
   return *value;
 }
 }  // namespace
@@ -52,13 +53,19 @@ Dims Context::Ints(std::string_view name) const {
   return As<Dims>(arg, op_, name);
 }
 
-Dims Context::IntsOr(std::string_view name, Dims otherwise) const { return Has(name) ? Ints(name) : otherwise; }
+Dims Context::IntsOr(std::string_view name, Dims otherwise) const {
+  return Has(name) ? Ints(name) : otherwise;
+}
 
 bool Context::Bool(std::string_view name) const { return As<bool>(Find(name), op_, name); }
 
-std::string Context::String(std::string_view name) const { return As<std::string>(Find(name), op_, name); }
+std::string Context::String(std::string_view name) const {
+  return As<std::string>(Find(name), op_, name);
+}
 
-const ScalarArg& Context::Scalar(std::string_view name) const { return As<ScalarArg>(Find(name), op_, name); }
+const ScalarArg& Context::Scalar(std::string_view name) const {
+  return As<ScalarArg>(Find(name), op_, name);
+}
 
 Op* Context::S(std::string_view name, DType dtype) { return b.Convert(Scalar(name).value, dtype); }
 
@@ -78,12 +85,14 @@ double Context::StaticOr(std::string_view name, double otherwise) const {
 }
 
 const ir::Type& Context::Result(size_t i) const {
-  NEURON_CHECK(i < results_.size(), op_, " has ", results_.size(), " results, asked for number ", i);
+  NEURON_CHECK(i < results_.size(), op_, " has ", results_.size(), " results, asked for number ",
+               i);
   return results_[i];
 }
 
 void Context::Return(std::vector<Op*> values) {
-  NEURON_CHECK(values.size() == results_.size(), op_, " returns ", values.size(), " of ", results_.size(), " results");
+  NEURON_CHECK(values.size() == results_.size(), op_, " returns ", values.size(), " of ",
+               results_.size(), " results");
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = b.Broadcast(b.Convert(values[i], results_[i].dtype), results_[i].dims);
   }

@@ -20,16 +20,16 @@ struct TensorArg {
   bool is_complex = false;      // given as pairs: see Entry::complex_as_pairs
 };
 
-// A number. Its value is known to the lowering only if the table says so (static_args) or if it is one of
-// the common values 0, 1, -1, 2, 3, 0.5; otherwise it is a run-time argument.
+// A number. Its value is known to the lowering only if the table says so (static_args) or if it is
+// one of the common values 0, 1, -1, 2, 3, 0.5; otherwise it is a run-time argument.
 struct ScalarArg {
-  DType dtype = DType::kF64;     // f64, i64 or b8: the kind of number
-  Op* value = nullptr;           // rank 0
+  DType dtype = DType::kF64;  // f64, i64 or b8: the kind of number
+  Op* value = nullptr;        // rank 0
   std::optional<double> known;
 };
 
-using Arg = std::variant<std::monostate, TensorArg, std::vector<TensorArg>, ScalarArg, int64_t, bool, Dims,
-                         std::string, DType>;
+using Arg = std::variant<std::monostate, TensorArg, std::vector<TensorArg>, ScalarArg, int64_t,
+                         bool, Dims, std::string, DType>;
 
 class Context {
  public:
@@ -38,7 +38,8 @@ class Context {
   void SetArg(std::string_view name, Arg arg) { args_.emplace_back(name, std::move(arg)); }
   void AddResult(ir::Type type) { results_.push_back(std::move(type)); }
   void SetDefaultFloat(DType dtype) { default_float_ = dtype; }
-  // Rank-0 i64 run-time arguments of random ops: the generator's seed, and the first counter reserved.
+  // Rank-0 i64 run-time arguments of random ops: the generator's seed, and the first counter
+  // reserved.
   void SetRandom(Op* seed, Op* offset) { seed_ = seed, offset_ = offset; }
 
   Builder b;
@@ -56,7 +57,7 @@ class Context {
   bool Bool(std::string_view name) const;
   std::string String(std::string_view name) const;
   const ScalarArg& Scalar(std::string_view name) const;
-  Op* S(std::string_view name, DType dtype);  // the number as a rank-0 value of dtype
+  Op* S(std::string_view name, DType dtype);           // the number as a rank-0 value of dtype
   bool Is(std::string_view name, double value) const;  // known to be this value
   double Static(std::string_view name) const;          // of a static argument
   double StaticOr(std::string_view name, double otherwise) const;

@@ -12,13 +12,14 @@ void LowerConvolution(Context& c) {
     Dims values = c.Ints(name);
     return values.size() == 1 ? Dims(rank, values[0]) : values;
   };
-  c.Return({c.b.graph().Add(OpCode::kConvolution, {operands[0]->type.dtype, c.Result().dims}, operands,
-                            {{"stride", per_dim("stride")},
-                             {"padding", per_dim("padding")},
-                             {"dilation", per_dim("dilation")},
-                             {"transposed", static_cast<int64_t>(c.Bool("transposed"))},
-                             {"output_padding", per_dim("output_padding")},
-                             {"groups", c.Int("groups")}})});
+  c.Return(
+      {c.b.graph().Add(OpCode::kConvolution, {operands[0]->type.dtype, c.Result().dims}, operands,
+                       {{"stride", per_dim("stride")},
+                        {"padding", per_dim("padding")},
+                        {"dilation", per_dim("dilation")},
+                        {"transposed", static_cast<int64_t>(c.Bool("transposed"))},
+                        {"output_padding", per_dim("output_padding")},
+                        {"groups", c.Int("groups")}})});
 }
 
 }  // namespace

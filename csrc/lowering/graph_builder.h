@@ -1,4 +1,5 @@
-// Builds a graph of many ops, call by call, through the lowering table: how torch.compile's graphs come in.
+// Builds a graph of many ops, call by call, through the lowering table: how torch.compile's graphs
+// come in.
 #pragma once
 
 #include <string>
@@ -13,11 +14,14 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name) : graph_(std::move(name)) {}
 
-  Op* AddInput(ir::Type type, Dims strides) { return graph_.AddParameter(std::move(type), std::move(strides)); }
+  Op* AddInput(ir::Type type, Dims strides) {
+    return graph_.AddParameter(std::move(type), std::move(strides));
+  }
   // A number that is part of the code; dtype f64, i64 or b8.
   ScalarArg Number(DType dtype, double value, int64_t integer);
 
-  // Lowers one call of `op` ("add.Tensor"). Throws kUnsupported naming the op if the table has no entry.
+  // Lowers one call of `op` ("add.Tensor"). Throws kUnsupported naming the op if the table has no
+  // entry.
   std::vector<Op*> Call(const std::string& op, std::vector<std::pair<std::string, Arg>> args,
                         const std::vector<ir::Type>& results, DType default_float);
   void AddOutput(Op* value, Dims strides) { graph_.AddOutput(value, std::move(strides)); }

@@ -15,8 +15,8 @@ Op* AtLeast1d(Context& c, Op* x) { return x->type.dims.empty() ? c.b.Reshape(x, 
 
 void LowerEmbedding(Context& c) {
   Op* weight = c.T("weight");
-  c.Return({c.b.graph().Add(OpCode::kTake, {weight->type.dtype, c.Result().dims}, {weight, Index64(c, c.T("indices"))},
-                            {{"dim", int64_t{0}}})});
+  c.Return({c.b.graph().Add(OpCode::kTake, {weight->type.dtype, c.Result().dims},
+                            {weight, Index64(c, c.T("indices"))}, {{"dim", int64_t{0}}})});
 }
 
 void LowerIndexSelect(Context& c) {
@@ -33,14 +33,16 @@ void LowerGather(Context& c) {
   Op* self = AtLeast1d(c, c.T("self"));
   Op* index = AtLeast1d(c, Index64(c, c.T("index")));
   const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
-  Op* out = c.b.graph().Add(OpCode::kTakeAlong, {self->type.dtype, index->type.dims}, {self, index}, {{"dim", dim}});
+  Op* out = c.b.graph().Add(OpCode::kTakeAlong, {self->type.dtype, index->type.dims}, {self, index},
+                            {{"dim", dim}});
   c.Return({c.b.Reshape(out, c.Result().dims)});
 }
 
 // The source cut to the shape of the index.
 Op* CutTo(Context& c, Op* source, const Dims& dims) {
   for (size_t d = 0; d < dims.size(); ++d) {
-    if (source->type.dims[d] != dims[d]) source = c.b.Slice(source, static_cast<int64_t>(d), 0, dims[d]);
+    if (source->type.dims[d] != dims[d])
+      source = c.b.Slice(source, static_cast<int64_t>(d), 0, dims[d]);
   }
   return source;
 }
@@ -49,8 +51,10 @@ void Scatter(Context& c, Op* source, const char* mode) {
   Op* self = AtLeast1d(c, c.T("self"));
   Op* index = AtLeast1d(c, Index64(c, c.T("index")));
   const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
-  source = source->type.dims.empty() ? c.b.Broadcast(source, index->type.dims) : CutTo(c, source, index->type.dims);
-  Op* out = c.b.graph().Add(OpCode::kScatter, self->type, {self, index, c.b.Convert(source, self->type.dtype)},
+  source = source->type.dims.empty() ? c.b.Broadcast(source, index->type.dims)
+                                     : CutTo(c, source, index->type.dims);
+  Op* out = c.b.graph().Add(OpCode::kScatter, self->type,
+                            {self, index, c.b.Convert(source, self->type.dtype)},
                             {{"dim", dim}, {"mode", std::string(mode)}});
   c.Return({c.b.Reshape(out, c.Result().dims)});
 }
@@ -68,11 +72,14 @@ const char* ReduceMode(Context& c) {
   const std::string mode = c.String("reduce");
   if (mode == "add") return "add";
   if (mode == "multiply") return "multiply";
-  NEURON_THROW(kInvalidArgument, "reduce argument must be either add or multiply, not '", mode, "'");
+  NEURON_THROW(kInvalidArgument, "reduce argument must be either add or multiply, not '", mode,
+               "'");
 }
 
 void LowerScatterReduce(Context& c) { Scatter(c, AtLeast1d(c, c.T("src")), ReduceMode(c)); }
-void LowerScatterValueReduce(Context& c) { Scatter(c, c.S("value", c.T("self")->type.dtype), ReduceMode(c)); }
+void LowerScatterValueReduce(Context& c) {
+  Scatter(c, c.S("value", c.T("self")->type.dtype), ReduceMode(c));
+}
 
 struct NdIndex {
   std::vector<Op*> indices;  // i64, broadcast to one shape
@@ -91,14 +98,16 @@ NdIndex Analyze(Context& c, const Op* self, const std::vector<Op*>& indices) {
       continue;
     }
     if (index->type.dtype == DType::kBool || index->type.dtype == DType::kU8) {
-      NEURON_THROW(kUnsupported, c.op(), ": mask indices are turned into positions before lowering");
+      NEURON_THROW(kUnsupported, c.op(),
+                   ": mask indices are turned into positions before lowering");
     }
     indexed.push_back(d);
     out.indices.push_back(Index64(c, index));
     out.shape = BroadcastDims(out.shape, index->type.dims);
   }
   for (Op*& index : out.indices) index = c.b.Broadcast(index, out.shape);
-  const bool adjacent = indexed.back() - indexed.front() + 1 == static_cast<int64_t>(indexed.size());
+  const bool adjacent =
+      indexed.back() - indexed.front() + 1 == static_cast<int64_t>(indexed.size());
   out.at = adjacent ? static_cast<size_t>(indexed.front()) : 0;
   out.order = indexed;
   out.order.insert(out.order.end(), rest.begin(), rest.end());
@@ -119,14 +128,18 @@ void LowerIndex(Context& c) {
   const NdIndex nd = Analyze(c, self, c.List("indices"));
   Op* table = c.b.Transpose(self, nd.order);
   ir::Type type{self->type.dtype, nd.shape};
-  type.dims.insert(type.dims.end(), table->type.dims.begin() + static_cast<int64_t>(nd.indices.size()), table->type.dims.end());
+  type.dims.insert(type.dims.end(),
+                   table->type.dims.begin() + static_cast<int64_t>(nd.indices.size()),
+                   table->type.dims.end());
   std::vector<Op*> operands{table};
   operands.insert(operands.end(), nd.indices.begin(), nd.indices.end());
   Op* taken = c.b.graph().Add(OpCode::kTakeNd, type, std::move(operands));
   c.Return({c.b.Transpose(taken, MoveBack(nd.shape.size(), nd.at, type.dims.size()))});
 }
 
-void LowerNonzero(Context& c) { c.Return({c.b.graph().Add(OpCode::kNonzero, c.Result(), {c.T("self")})}); }
+void LowerNonzero(Context& c) {
+  c.Return({c.b.graph().Add(OpCode::kNonzero, c.Result(), {c.T("self")})});
+}
 
 }  // namespace
 

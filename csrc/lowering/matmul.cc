@@ -4,7 +4,8 @@
 namespace neuron::lowering {
 namespace {
 
-Op* Dot(Context& c, Op* lhs, Op* rhs, bool batched, Op* addend = nullptr, double alpha = 1, double beta = 1) {
+Op* Dot(Context& c, Op* lhs, Op* rhs, bool batched, Op* addend = nullptr, double alpha = 1,
+        double beta = 1) {
   const int64_t first = batched ? 1 : 0;
   ir::Type type{lhs->type.dtype, {}};
   if (batched) type.dims.push_back(lhs->type.dims[0]);
@@ -23,7 +24,8 @@ Op* Dot(Context& c, Op* lhs, Op* rhs, bool batched, Op* addend = nullptr, double
     operands.push_back(c.b.Broadcast(addend, type.dims));
     if (beta != 1) attributes.emplace("beta", beta);
   }
-  return c.b.graph().Add(OpCode::kDotGeneral, std::move(type), std::move(operands), std::move(attributes));
+  return c.b.graph().Add(OpCode::kDotGeneral, std::move(type), std::move(operands),
+                         std::move(attributes));
 }
 
 void LowerMm(Context& c) { c.Return({Dot(c, c.T("self"), c.T("mat2"), false)}); }
@@ -34,7 +36,8 @@ void LowerDot(Context& c) { c.Return({Dot(c, c.T("self"), c.T("tensor"), false)}
 // beta * self + alpha * (lhs . rhs), rounded once.
 template <const char* const* kNames, bool kBatched>
 void LowerAddProduct(Context& c) {
-  c.Return({Dot(c, c.T(kNames[0]), c.T(kNames[1]), kBatched, c.T("self"), c.Static("alpha"), c.Static("beta"))});
+  c.Return({Dot(c, c.T(kNames[0]), c.T(kNames[1]), kBatched, c.T("self"), c.Static("alpha"),
+                c.Static("beta"))});
 }
 
 constexpr const char* kAddmm[] = {"mat1", "mat2"};

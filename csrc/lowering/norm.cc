@@ -1,5 +1,5 @@
-// Normalisations and softmax: statistics and result in one pass structure, which the planner keeps in one
-// kernel per row.
+// Normalisations and softmax: statistics and result in one pass structure, which the planner keeps
+// in one kernel per row.
 #include <numeric>
 
 #include "lowering/promotion.h"
@@ -73,7 +73,8 @@ void LowerGroupNorm(Context& c) {
 void LowerSoftmax(Context& c) {
   auto& b = c.b;
   Op* x = Compute(c, c.T("self"));
-  if (x->type.dims.empty()) return c.Return({b.Div(b.Unary(OpCode::kExp, b.Sub(x, x)), b.Const(x->type.dtype, 1))});
+  if (x->type.dims.empty())
+    return c.Return({b.Div(b.Unary(OpCode::kExp, b.Sub(x, x)), b.Const(x->type.dtype, 1))});
   const Dims dims{WrapDim(c.Int("dim"), x->type.rank())};
   Op* e = b.Unary(OpCode::kExp, b.Sub(x, b.Reduce(x, "maximum", dims, true)));
   c.Return({b.Div(e, b.Reduce(e, "add", dims, true))});

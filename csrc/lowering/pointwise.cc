@@ -5,16 +5,20 @@
 namespace neuron::lowering {
 namespace {
 
-// The result as PyTorch rounds it: first to the common dtype of the operands, then (out=, in-place) to the
-// result's.
+// The result as PyTorch rounds it: first to the common dtype of the operands, then (out=, in-place)
+// to the result's.
 void ReturnAs(Context& c, Op* value, DType common) { c.Return({c.b.Convert(value, common)}); }
 
-DType Common(Context& c) { return ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("other")).Get(); }
+DType Common(Context& c) {
+  return ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("other")).Get();
+}
 
 template <OpCode kCode>
 void LowerBinary(Context& c) {
   const DType common = Common(c);
-  ReturnAs(c, c.b.Binary(kCode, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)), common);
+  ReturnAs(c,
+           c.b.Binary(kCode, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)),
+           common);
 }
 
 // Real and imaginary part of a complex operand given as pairs; of a real one itself and 0.
@@ -24,7 +28,9 @@ std::pair<Op*, Op*> Parts(Context& c, const TensorArg& tensor, DType part) {
   if (!tensor.is_complex) return {b.Convert(x, part), b.Const(part, 0)};
   const int64_t last = x->type.rank() - 1;
   const Dims dims(x->type.dims.begin(), x->type.dims.end() - 1);
-  const auto pick = [&](int64_t i) { return b.Convert(b.Reshape(b.Slice(x, last, i, i + 1), dims), part); };
+  const auto pick = [&](int64_t i) {
+    return b.Convert(b.Reshape(b.Slice(x, last, i, i + 1), dims), part);
+  };
   return {pick(0), pick(1)};
 }
 
@@ -66,14 +72,17 @@ void LowerRsubTensor(Context& c) {
 }
 
 void LowerRsubScalar(Context& c) {
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar("other")).Get();
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar("other")).Get();
   Op* self = ToCompute(c, c.T("self"), common);
   if (!c.Is("alpha", 1)) self = c.b.Mul(self, c.S("alpha", self->type.dtype));
   ReturnAs(c, c.b.Sub(c.S("other", self->type.dtype), self), common);
 }
 
 // Integers divide as floats of the default dtype.
-DType FloatCommon(Context& c, DType common) { return IsIntegral(common) ? c.default_float() : common; }
+DType FloatCommon(Context& c, DType common) {
+  return IsIntegral(common) ? c.default_float() : common;
+}
 
 Op* FloorDivide(Context& c, Op* x, Op* y) {
   auto& b = c.b;
@@ -86,7 +95,8 @@ Op* FloorDivide(Context& c, Op* x, Op* y) {
     Op* adjust = b.Binary(OpCode::kAnd, inexact, differ);
     return b.Sub(quotient, b.Convert(adjust, x->type.dtype));
   }
-  // As Python's float floor division: from the remainder, so that the quotient is the floor exactly.
+  // As Python's float floor division: from the remainder, so that the quotient is the floor
+  // exactly.
   const DType dtype = x->type.dtype;
   Op* zero = b.Const(dtype, 0);
   Op* mod = b.Binary(OpCode::kRemainder, x, y);
@@ -104,7 +114,8 @@ Op* FloorDivide(Context& c, Op* x, Op* y) {
 
 void LowerDiv(Context& c) {
   const DType common = FloatCommon(c, Common(c));
-  ReturnAs(c, c.b.Div(ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)), common);
+  ReturnAs(c, c.b.Div(ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)),
+           common);
 }
 
 void LowerDivMode(Context& c) {
@@ -115,7 +126,8 @@ void LowerDivMode(Context& c) {
   Op* y = ToCompute(c, c.T("other"), common);
   if (mode == "floor") return ReturnAs(c, FloorDivide(c, x, y), common);
   if (mode != "trunc") {
-    NEURON_THROW(kInvalidArgument, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '",
+    NEURON_THROW(kInvalidArgument,
+                 "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '",
                  mode, "'");
   }
   Op* quotient = c.b.Div(x, y);
@@ -127,7 +139,8 @@ void LowerDivMode(Context& c) {
 
 void LowerFloorDivide(Context& c) {
   const DType common = Common(c);
-  ReturnAs(c, FloorDivide(c, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)), common);
+  ReturnAs(c, FloorDivide(c, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)),
+           common);
 }
 
 // Python's modulus: the sign of the divisor.
@@ -180,25 +193,32 @@ Op* Power(Context& c, Op* x, std::string_view exponent) {
 }
 
 void LowerPowTensorScalar(Context& c) {
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar("exponent")).Get();
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar("exponent")).Get();
   ReturnAs(c, Power(c, ToCompute(c, c.T("self"), common), "exponent"), common);
 }
 
 void LowerPowScalar(Context& c) {
-  const DType common = ResultType(c.default_float()).Add(c.Scalar("self")).Add(c.Tensor("exponent")).Get();
+  const DType common =
+      ResultType(c.default_float()).Add(c.Scalar("self")).Add(c.Tensor("exponent")).Get();
   Op* exponent = ToCompute(c, c.T("exponent"), common);
   ReturnAs(c, c.b.Binary(OpCode::kPower, c.S("self", exponent->type.dtype), exponent), common);
 }
 
 void LowerPowTensor(Context& c) {
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("exponent")).Get();
-  ReturnAs(c, c.b.Binary(OpCode::kPower, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("exponent"), common)),
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("exponent")).Get();
+  ReturnAs(c,
+           c.b.Binary(OpCode::kPower, ToCompute(c, c.T("self"), common),
+                      ToCompute(c, c.T("exponent"), common)),
            common);
 }
 
 void LowerAtan2(Context& c) {
   const DType common = FloatCommon(c, Common(c));
-  ReturnAs(c, c.b.Binary(OpCode::kAtan2, ToCompute(c, c.T("self"), common), ToCompute(c, c.T("other"), common)),
+  ReturnAs(c,
+           c.b.Binary(OpCode::kAtan2, ToCompute(c, c.T("self"), common),
+                      ToCompute(c, c.T("other"), common)),
            common);
 }
 
@@ -232,7 +252,8 @@ void LowerClampTensor(Context& c) {
 template <bool kMaximum>
 void LowerClampOne(Context& c) {
   const char* name = kMaximum ? "min" : "max";
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar(name)).Get();
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Scalar(name)).Get();
   Op* x = ToCompute(c, c.T("self"), common);
   Op* bound = c.S(name, x->type.dtype);
   ReturnAs(c, kMaximum ? c.b.Max(x, bound) : c.b.Min(x, bound), common);
@@ -241,7 +262,8 @@ void LowerClampOne(Context& c) {
 template <bool kMaximum>
 void LowerClampOneTensor(Context& c) {
   const char* name = kMaximum ? "min" : "max";
-  const DType common = ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor(name)).Get();
+  const DType common =
+      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor(name)).Get();
   Op* x = ToCompute(c, c.T("self"), common);
   Op* bound = ToCompute(c, c.T(name), common);
   ReturnAs(c, kMaximum ? c.b.Max(x, bound) : c.b.Min(x, bound), common);
@@ -250,13 +272,17 @@ void LowerClampOneTensor(Context& c) {
 // self + value * tensor1 * tensor2 (or / tensor2)
 template <bool kDivide>
 void LowerAddcmul(Context& c) {
-  const DType common =
-      ResultType(c.default_float()).Add(c.Tensor("self")).Add(c.Tensor("tensor1")).Add(c.Tensor("tensor2")).Get();
+  const DType common = ResultType(c.default_float())
+                           .Add(c.Tensor("self"))
+                           .Add(c.Tensor("tensor1"))
+                           .Add(c.Tensor("tensor2"))
+                           .Get();
   Op* x = ToCompute(c, c.T("tensor1"), common);
   Op* y = ToCompute(c, c.T("tensor2"), common);
   auto& b = c.b;
   if (!c.Is("value", 1)) x = b.Mul(x, c.S("value", x->type.dtype));
-  ReturnAs(c, b.Add(ToCompute(c, c.T("self"), common), kDivide ? b.Div(x, y) : b.Mul(x, y)), common);
+  ReturnAs(c, b.Add(ToCompute(c, c.T("self"), common), kDivide ? b.Div(x, y) : b.Mul(x, y)),
+           common);
 }
 
 // start + weight * (end - start), from the nearer end, as PyTorch.
@@ -273,7 +299,8 @@ Op* Lerp(Context& c, Op* start, Op* end, Op* weight) {
 void LowerLerpScalar(Context& c) {
   const DType common = c.T("self")->type.dtype;
   Op* start = ToCompute(c, c.T("self"), common);
-  ReturnAs(c, Lerp(c, start, ToCompute(c, c.T("end"), common), c.S("weight", start->type.dtype)), common);
+  ReturnAs(c, Lerp(c, start, ToCompute(c, c.T("end"), common), c.S("weight", start->type.dtype)),
+           common);
 }
 
 void LowerLerpTensor(Context& c) {

@@ -9,8 +9,8 @@ namespace neuron::lowering {
 
 DType Promote(DType a, DType b);
 
-// Accumulates operands: tensors with dimensions decide over 0-dim tensors over Python numbers, unless a
-// lower one is of a higher kind (bool < integer < float < complex).
+// Accumulates operands: tensors with dimensions decide over 0-dim tensors over Python numbers,
+// unless a lower one is of a higher kind (bool < integer < float < complex).
 class ResultType {
  public:
   explicit ResultType(DType default_float) : default_float_(default_float) {}
@@ -33,8 +33,8 @@ inline DType ComputeType(DType dtype) {
   return dtype == DType::kBF16 || dtype == DType::kF16 ? DType::kF32 : dtype;
 }
 
-// A tensor operand cast to `common` and then to its compute type; a single element is not rounded to
-// `common` on the way, as PyTorch's CPU kernels treat scalar operands.
+// A tensor operand cast to `common` and then to its compute type; a single element is not rounded
+// to `common` on the way, as PyTorch's CPU kernels treat scalar operands.
 Op* ToCompute(Context& c, Op* x, DType common);
 
 }  // namespace neuron::lowering

@@ -1,5 +1,5 @@
-// Random numbers: Philox 4x32-10, one counter per element, so the numbers do not depend on threads, layout or
-// fusion.
+// Random numbers: Philox 4x32-10, one counter per element, so the numbers do not depend on threads,
+// layout or fusion.
 #include <cmath>
 
 #include "lowering/promotion.h"
@@ -9,7 +9,8 @@ namespace neuron::lowering {
 namespace {
 
 Op* Bits(Context& c, const Dims& dims, int64_t word) {
-  return c.b.graph().Add(OpCode::kRngBits, {DType::kU32, dims}, {c.seed(), c.offset()}, {{"word", word}});
+  return c.b.graph().Add(OpCode::kRngBits, {DType::kU32, dims}, {c.seed(), c.offset()},
+                         {{"word", word}});
 }
 
 // Uniform in [0, 1): the top 24 bits of one word for f32, 53 of two for f64.

@@ -49,15 +49,17 @@ void LowerMean(Context& c) {
   c.Return({c.b.Reshape(c.b.Convert(mean, c.Result().dtype), c.Result().dims)});
 }
 
-void LowerProd(Context& c) { c.Return({c.b.Reduce(SumOperand(c), "multiply", AllDims(c.T("self")))}); }
+void LowerProd(Context& c) {
+  c.Return({c.b.Reduce(SumOperand(c), "multiply", AllDims(c.T("self")))});
+}
 
 void LowerProdDim(Context& c) {
   Op* x = SumOperand(c);
   c.Return({c.b.Reduce(x, "multiply", ReducedDims(c, "dim", x), c.Bool("keepdim"))});
 }
 
-constexpr char kMax[] = "maximum", kMin[] = "minimum", kAnd[] = "and", kOr[] = "or", kArgMax[] = "argmax",
-               kArgMin[] = "argmin";
+constexpr char kMax[] = "maximum", kMin[] = "minimum", kAnd[] = "and", kOr[] = "or",
+               kArgMax[] = "argmax", kArgMin[] = "argmin";
 
 Op* ToComputeType(Context& c, Op* x) { return c.b.Convert(x, ComputeType(x->type.dtype)); }
 
@@ -78,7 +80,8 @@ template <const char* kKind, const char* kArgKind>
 void LowerExtremumDim(Context& c) {
   Op* x = ToComputeType(c, c.T("self"));
   const Dims dims = ReducedDims(c, "dim", x);
-  c.Return({c.b.Reduce(x, kKind, dims, c.Bool("keepdim")), c.b.Reduce(x, kArgKind, dims, c.Bool("keepdim"))});
+  c.Return({c.b.Reduce(x, kKind, dims, c.Bool("keepdim")),
+            c.b.Reduce(x, kArgKind, dims, c.Bool("keepdim"))});
 }
 
 template <const char* kKind>
@@ -107,7 +110,8 @@ Op* Variance(Context& c, Op* x, const Dims& dims, Op** mean) {
   *mean = b.Div(b.Reduce(x, "add", dims, true), n);
   Op* distance = b.Sub(x, *mean);
   Op* squares = b.Reduce(b.Mul(distance, distance), "add", dims, true);
-  Op* correction = c.Has("correction") ? c.S("correction", x->type.dtype) : b.Const(x->type.dtype, 1);
+  Op* correction =
+      c.Has("correction") ? c.S("correction", x->type.dtype) : b.Const(x->type.dtype, 1);
   return b.Div(squares, b.Max(b.Sub(n, correction), b.Const(x->type.dtype, 0)));
 }
 

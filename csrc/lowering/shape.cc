@@ -1,4 +1,5 @@
-// Ops that move elements without computing: concatenation, padding, resampling by repetition, triangles.
+// Ops that move elements without computing: concatenation, padding, resampling by repetition,
+// triangles.
 #include "lowering/promotion.h"
 #include "lowering/table.h"
 
@@ -37,14 +38,16 @@ void LowerConstantPad(Context& c) {
   c.Return({c.b.Pad(self, c.S("value", self->type.dtype), low, high)});
 }
 
-// Index of the source element of each of `out` positions: floor(i * scale) as f32, as PyTorch computes it.
+// Index of the source element of each of `out` positions: floor(i * scale) as f32, as PyTorch
+// computes it.
 Op* NearestIndex(Context& c, int64_t in, int64_t out, const char* scale_name) {
   auto& b = c.b;
   Op* i = b.Iota(DType::kI64, {out}, 0);
   if (in == out) return i;
-  Op* scale = c.Has(scale_name) && c.Static(scale_name) > 0
-                  ? b.Convert(b.Div(b.Const(DType::kF64, 1), c.S(scale_name, DType::kF64)), DType::kF32)
-                  : b.Div(b.Shape(DType::kF32, in), b.Shape(DType::kF32, out));
+  Op* scale =
+      c.Has(scale_name) && c.Static(scale_name) > 0
+          ? b.Convert(b.Div(b.Const(DType::kF64, 1), c.S(scale_name, DType::kF64)), DType::kF32)
+          : b.Div(b.Shape(DType::kF32, in), b.Shape(DType::kF32, out));
   Op* position = b.Unary(OpCode::kFloor, b.Mul(b.Convert(i, DType::kF32), scale));
   return b.Min(b.Convert(position, DType::kI64), b.Shape(DType::kI64, in - 1));
 }
@@ -85,7 +88,9 @@ void UpsampleNearest(Context& c, const std::vector<const char*>& names) {
 
 void LowerUpsampleNearest1d(Context& c) { UpsampleNearest(c, {"scales"}); }
 void LowerUpsampleNearest2d(Context& c) { UpsampleNearest(c, {"scales_h", "scales_w"}); }
-void LowerUpsampleNearest3d(Context& c) { UpsampleNearest(c, {"scales_d", "scales_h", "scales_w"}); }
+void LowerUpsampleNearest3d(Context& c) {
+  UpsampleNearest(c, {"scales_d", "scales_h", "scales_w"});
+}
 
 // Keeps the elements at column - row <= diagonal (lower) or >= diagonal (upper).
 template <bool kLower>
@@ -116,7 +121,8 @@ void AddShapes(Table& t) {
   t.Add("cat", LowerCat).moves_only = true;
   t.Add("constant_pad_nd", LowerConstantPad);
   t.Add("upsample_nearest1d", LowerUpsampleNearest1d).static_args = {"scales"};
-  t.Add("upsample_nearest3d", LowerUpsampleNearest3d).static_args = {"scales_d", "scales_h", "scales_w"};
+  t.Add("upsample_nearest3d", LowerUpsampleNearest3d).static_args = {"scales_d", "scales_h",
+                                                                     "scales_w"};
   t.Add("upsample_nearest2d", LowerUpsampleNearest2d).static_args = {"scales_h", "scales_w"};
   t.Add("tril", LowerTriangle<true>).moves_only = true;
   t.Add("triu", LowerTriangle<false>).moves_only = true;

@@ -5,9 +5,9 @@ namespace neuron::lowering {
 const Table& Table::Get() {
   static const Table table = [] {
     Table out;
-    for (auto* add : {AddPointwise, AddActivations, AddComparisons, AddReductions, AddNorms, AddMatmuls,
-                      AddConvolutions, AddAttention, AddIndexing, AddShapes, AddFactories, AddRandom,
-                      AddViews}) {
+    for (auto* add : {AddPointwise, AddActivations, AddComparisons, AddReductions, AddNorms,
+                      AddMatmuls, AddConvolutions, AddAttention, AddIndexing, AddShapes,
+                      AddFactories, AddRandom, AddViews}) {
       add(out);
     }
     return out;

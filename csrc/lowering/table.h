@@ -14,7 +14,8 @@ namespace neuron::lowering {
 using LowerFn = void (*)(Context&);
 
 struct Entry {
-  std::string name;  // "add.Tensor"; the base form: functional where one exists, else out= or in-place
+  std::string
+      name;  // "add.Tensor"; the base form: functional where one exists, else out= or in-place
   LowerFn lower = nullptr;
   // Numbers whose values must be known to the lowering: shapes depend on them, or code differs.
   std::vector<std::string> static_args;

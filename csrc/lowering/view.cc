@@ -1,5 +1,5 @@
-// Views and copies, for whole graphs: eager never lowers a view. The results' shapes come from the meta kernels,
-// so most of these only say which elements stand where.
+// Views and copies, for whole graphs: eager never lowers a view. The results' shapes come from the
+// meta kernels, so most of these only say which elements stand where.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -31,7 +31,9 @@ Op* Swap(Context& c, Op* x, int64_t a, int64_t b) {
   return c.b.Transpose(x, permutation);
 }
 
-void LowerTransposeInt(Context& c) { c.Return({Swap(c, c.T("self"), c.Int("dim0"), c.Int("dim1"))}); }
+void LowerTransposeInt(Context& c) {
+  c.Return({Swap(c, c.T("self"), c.Int("dim0"), c.Int("dim1"))});
+}
 void LowerT(Context& c) { c.Return({Swap(c, c.T("self"), 0, 1)}); }
 
 void LowerSelect(Context& c) {
@@ -85,7 +87,8 @@ void LowerStack(Context& c) {
   const int64_t dim = WrapDim(c.Int("dim"), c.Result().rank());
   Dims one = c.Result().dims;
   one[static_cast<size_t>(dim)] = 1;
-  for (Op* part : c.List("tensors")) parts.push_back(c.b.Reshape(c.b.Convert(part, c.Result().dtype), one));
+  for (Op* part : c.List("tensors"))
+    parts.push_back(c.b.Reshape(c.b.Convert(part, c.Result().dtype), one));
   c.Return({c.b.Concatenate(parts, dim)});
 }
 
@@ -101,12 +104,11 @@ void LowerRepeat(Context& c) {
     from.push_back(static_cast<int64_t>(wide.size()));
     wide.push_back(padded[d]);
   }
-  c.Return({c.b.Reshape(c.b.BroadcastInDim(c.b.Reshape(self, padded), wide, from), c.Result().dims)});
+  c.Return(
+      {c.b.Reshape(c.b.BroadcastInDim(c.b.Reshape(self, padded), wide, from), c.Result().dims)});
 }
 
-void LowerConstant(Context& c, double value) {
-  c.Return({c.b.Const(c.Result().dtype, value)});
-}
+void LowerConstant(Context& c, double value) { c.Return({c.b.Const(c.Result().dtype, value)}); }
 void LowerZeros(Context& c) { LowerConstant(c, 0); }
 void LowerOnes(Context& c) { LowerConstant(c, 1); }
 void LowerFull(Context& c) { c.Return({c.S("fill_value", c.Result().dtype)}); }
@@ -153,10 +155,12 @@ void AddViews(Table& t) {
     entry.moves_only = true;
     return entry;
   };
-  for (const char* name : {"alias", "detach", "clone", "_to_copy", "lift_fresh_copy", "contiguous"}) {
+  for (const char* name :
+       {"alias", "detach", "clone", "_to_copy", "lift_fresh_copy", "contiguous"}) {
     add(name, LowerIdentity);
   }
-  for (const char* name : {"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims"}) {
+  for (const char* name :
+       {"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims"}) {
     add(name, LowerReshape);
   }
   add("expand", LowerExpand);
@@ -170,8 +174,8 @@ void AddViews(Table& t) {
   add("unbind.int", LowerUnbind);
   add("stack", LowerStack);
   add("repeat", LowerRepeat);
-  for (const char* name : {"zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "new_empty",
-                           "empty_strided", "new_empty_strided"}) {
+  for (const char* name : {"zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like",
+                           "new_empty", "empty_strided", "new_empty_strided"}) {
     add(name, LowerZeros);
   }
   for (const char* name : {"ones", "ones_like", "new_ones"}) add(name, LowerOnes);

@@ -1,5 +1,6 @@
-// The seam between the device and what is under it. A platform provides one Driver (devices, memory,
-// queues, events) and one Compiler (compiler.h). tests/platform is the suite that each must pass.
+// The seam between the device and what is under it. A platform provides one Driver (devices,
+// memory, queues, events) and one Compiler (compiler.h). tests/platform is the suite that each must
+// pass.
 #pragma once
 
 #include <cstddef>
@@ -45,17 +46,19 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
-  // operands and scalars are copied; their memory must stay valid in queue order. context may be null.
+  // operands and scalars are copied; their memory must stay valid in queue order. context may be
+  // null.
   virtual void Launch(std::shared_ptr<const Executable> executable,
                       std::span<const DeviceAddress> operands, std::span<const uint64_t> scalars,
                       std::shared_ptr<const LaunchContext> context) = 0;
 
-  // Copies of bytes. Host memory must stay valid until the copy was done: the caller waits, or gives its
-  // owner, which is released then.
+  // Copies of bytes. Host memory must stay valid until the copy was done: the caller waits, or
+  // gives its owner, which is released then.
   virtual void CopyToDevice(DeviceAddress destination, const void* source, size_t bytes,
                             std::shared_ptr<const void> owner = nullptr) = 0;
   virtual void CopyFromDevice(void* destination, DeviceAddress source, size_t bytes) = 0;
-  // Between two addresses of this queue's core, or of two cores of one driver; ranges do not overlap.
+  // Between two addresses of this queue's core, or of two cores of one driver; ranges do not
+  // overlap.
   virtual void CopyOnDevice(DeviceAddress destination, DeviceAddress source, size_t bytes) = 0;
   virtual void Fill(DeviceAddress destination, uint8_t byte, size_t bytes) = 0;
 

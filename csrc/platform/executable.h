@@ -22,7 +22,8 @@ class Executable {
   virtual int64_t scratch_bytes() const = 0;
   // Rough time of one run on an idle core in nanoseconds; decides what may run inline.
   virtual int64_t EstimatedNanoseconds() const = 0;
-  // True if a run can fail on its data (an index out of range): such launches carry their call site.
+  // True if a run can fail on its data (an index out of range): such launches carry their call
+  // site.
   virtual bool CanFail() const = 0;
   // Text for people: kernels and library calls, one line each.
   virtual std::string Describe() const = 0;

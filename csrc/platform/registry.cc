@@ -25,7 +25,8 @@ void RegisterDriver(const std::string& name, DriverFactory factory) {
 }
 
 Driver& GetDriver() {
-  // Never destroyed: tensors of static storage duration may be freed after every destructor here has run.
+  // Never destroyed: tensors of static storage duration may be freed after every destructor here
+  // has run.
   static Driver* const driver = [] {
     std::lock_guard lock(Mutex());
     const auto it = Factories().find("host");

@@ -20,20 +20,24 @@ namespace {
 
 // Frames of these packages are not the user's.
 bool IsLibraryFrame(const std::string& file) {
-  return file.find("/torch/") != std::string::npos || file.find("/torch_neuronx/") != std::string::npos;
+  return file.find("/torch/") != std::string::npos ||
+         file.find("/torch_neuronx/") != std::string::npos;
 }
 
 std::string CallSite() {
   if (!Py_IsInitialized()) return "";
   const py::gil_scoped_acquire gil;
   PyThreadState* state = PyThreadState_Get();
-  auto frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(state)));
+  auto frame =
+      py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(state)));
   while (frame) {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
-    const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
+    const auto code =
+        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
     const auto file = code.attr("co_filename").cast<std::string>();
     if (!IsLibraryFrame(file)) {
-      return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " + code.attr("co_name").cast<std::string>();
+      return file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
+             code.attr("co_name").cast<std::string>();
     }
     frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
   }
@@ -82,7 +86,9 @@ py::list MemorySnapshot(int device) {
       entry["address"] = block.address;
       entry["size"] = block.size;
       entry["requested_size"] = block.requested_size;
-      entry["state"] = block.allocated ? "active_allocated" : block.active ? "active_pending_free" : "inactive";
+      entry["state"] = block.allocated ? "active_allocated"
+                       : block.active  ? "active_pending_free"
+                                       : "inactive";
       blocks.append(entry);
     }
     py::dict entry;
@@ -133,13 +139,17 @@ py::dict Fallbacks() {
 void BindMemory(py::module_& m) {
   m.def("memory_stats", &MemoryStats, py::arg("device"));
   m.def("memory_snapshot", &MemorySnapshot, py::arg("device"));
-  m.def("empty_cache", &runtime::EmptyCache, py::arg("device"), py::call_guard<py::gil_scoped_release>());
+  m.def("empty_cache", &runtime::EmptyCache, py::arg("device"),
+        py::call_guard<py::gil_scoped_release>());
   m.def("reset_peak_memory_stats", &runtime::ResetPeakStats, py::arg("device"));
   m.def("reset_accumulated_memory_stats", &runtime::ResetAccumulatedStats, py::arg("device"));
-  m.def("memory_info", [](int device) {
-    const auto info = runtime::GetDevice(device).memory();
-    return py::make_tuple(info.total - info.used, info.total);
-  }, py::arg("device"));
+  m.def(
+      "memory_info",
+      [](int device) {
+        const auto info = runtime::GetDevice(device).memory();
+        return py::make_tuple(info.total - info.used, info.total);
+      },
+      py::arg("device"));
   m.def("set_memory_fraction", &runtime::SetMemoryFraction, py::arg("device"), py::arg("fraction"));
   m.def("get_memory_fraction", &runtime::GetMemoryFraction, py::arg("device"));
 }
@@ -157,13 +167,20 @@ void BindDevice(py::module_& m) {
   sub.def("is_initialized", &runtime::IsInitialized);
   sub.def("init", &runtime::Initialize);
   sub.def("is_in_bad_fork", &runtime::IsInBadFork);
-  sub.def("synchronize", &runtime::SynchronizeDevice, py::arg("device"), py::call_guard<py::gil_scoped_release>());
-  sub.def("stream_priority", [](int device, int64_t id) { return runtime::GetStream(device, id).priority(); },
-          py::arg("device"), py::arg("stream_id"));
-  sub.def("default_generator", [](int device) {
-    const at::Generator& generator = aten::DefaultGenerator(static_cast<c10::DeviceIndex>(device));
-    return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(generator));
-  }, py::arg("device"));
+  sub.def("synchronize", &runtime::SynchronizeDevice, py::arg("device"),
+          py::call_guard<py::gil_scoped_release>());
+  sub.def(
+      "stream_priority",
+      [](int device, int64_t id) { return runtime::GetStream(device, id).priority(); },
+      py::arg("device"), py::arg("stream_id"));
+  sub.def(
+      "default_generator",
+      [](int device) {
+        const at::Generator& generator =
+            aten::DefaultGenerator(static_cast<c10::DeviceIndex>(device));
+        return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(generator));
+      },
+      py::arg("device"));
   sub.def("device_properties", &Properties, py::arg("device"));
   sub.def("executed_ops", &runtime::ExecutedOps);
   sub.def("fallback_ops", &Fallbacks);

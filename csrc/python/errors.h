@@ -5,7 +5,8 @@
 
 namespace neuron {
 
-// kInvalidArgument: ValueError; kOutOfRange: IndexError; kUnsupported: NotImplementedError; others: RuntimeError.
+// kInvalidArgument: ValueError; kOutOfRange: IndexError; kUnsupported: NotImplementedError; others:
+// RuntimeError.
 void RegisterErrors(pybind11::module_& m);
 
 }  // namespace neuron

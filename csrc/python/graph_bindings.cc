@@ -21,7 +21,9 @@ struct Value {
   Op* op = nullptr;
 };
 
-ir::Type ToType(const std::string& dtype, const std::vector<int64_t>& dims) { return {ParseDType(dtype), dims}; }
+ir::Type ToType(const std::string& dtype, const std::vector<int64_t>& dims) {
+  return {ParseDType(dtype), dims};
+}
 
 // kind: what the schema says; value: None, Value, a number, a list, or a dtype's name.
 Arg ToArg(lowering::GraphBuilder& builder, const std::string& kind, const py::handle& value) {
@@ -54,18 +56,21 @@ Arg ToArg(lowering::GraphBuilder& builder, const std::string& kind, const py::ha
   NEURON_THROW(kInternal, "argument kind '", kind, "'");
 }
 
-std::vector<Value> Call(lowering::GraphBuilder& builder, const std::string& op, const py::list& args,
+std::vector<Value> Call(lowering::GraphBuilder& builder, const std::string& op,
+                        const py::list& args,
                         const std::vector<std::pair<std::string, std::vector<int64_t>>>& results,
                         const std::string& default_float) {
   std::vector<std::pair<std::string, Arg>> converted;
   for (const py::handle& item : args) {
     const auto arg = item.cast<py::tuple>();
-    converted.emplace_back(arg[0].cast<std::string>(), ToArg(builder, arg[1].cast<std::string>(), arg[2]));
+    converted.emplace_back(arg[0].cast<std::string>(),
+                           ToArg(builder, arg[1].cast<std::string>(), arg[2]));
   }
   std::vector<ir::Type> types;
   for (const auto& [dtype, dims] : results) types.push_back(ToType(dtype, dims));
   std::vector<Value> out;
-  for (Op* value : builder.Call(op, std::move(converted), types, ParseDType(default_float))) out.push_back({value});
+  for (Op* value : builder.Call(op, std::move(converted), types, ParseDType(default_float)))
+    out.push_back({value});
   return out;
 }
 
@@ -76,21 +81,24 @@ void BindGraph(py::module_& m) {
   py::class_<Value>(sub, "Value");
   py::class_<lowering::GraphBuilder>(sub, "Builder")
       .def(py::init<std::string>(), py::arg("name"))
-      .def("input", [](lowering::GraphBuilder& self, const std::string& dtype, const ir::Dims& dims, const ir::Dims& strides) {
-        return Value{self.AddInput(ToType(dtype, dims), strides)};
-      })
+      .def("input",
+           [](lowering::GraphBuilder& self, const std::string& dtype, const ir::Dims& dims,
+              const ir::Dims& strides) {
+             return Value{self.AddInput(ToType(dtype, dims), strides)};
+           })
       .def("call", &Call)
-      .def("output", [](lowering::GraphBuilder& self, const Value& value, const ir::Dims& strides) {
-        self.AddOutput(value.op, strides);
-      })
+      .def("output", [](lowering::GraphBuilder& self, const Value& value,
+                        const ir::Dims& strides) { self.AddOutput(value.op, strides); })
       .def("text", [](lowering::GraphBuilder& self) { return ir::Print(self.Finish()); })
       .def("compile", [](lowering::GraphBuilder& self) {
         return std::make_shared<aten::CompiledGraph>(self.Finish());
       });
   py::class_<aten::CompiledGraph, std::shared_ptr<aten::CompiledGraph>>(sub, "CompiledGraph")
-      .def("run", &aten::CompiledGraph::Run, py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
+      .def("run", &aten::CompiledGraph::Run, py::arg("inputs"),
+           py::call_guard<py::gil_scoped_release>())
       .def("describe", &aten::CompiledGraph::Describe);
-  sub.def("lowered", [](const std::string& op) { return lowering::Table::Get().Find(op) != nullptr; });
+  sub.def("lowered",
+          [](const std::string& op) { return lowering::Table::Get().Find(op) != nullptr; });
 }
 
 }  // namespace neuron

@@ -15,8 +15,8 @@
 namespace neuron::runtime {
 namespace {
 
-// As c10's CUDA allocator, whose behaviour users know: small requests share 2 MiB segments, middling ones
-// 20 MiB segments, large ones get their own.
+// As c10's CUDA allocator, whose behaviour users know: small requests share 2 MiB segments,
+// middling ones 20 MiB segments, large ones get their own.
 constexpr int64_t kRound = 512;
 constexpr int64_t kSmallLimit = 1 << 20;
 constexpr int64_t kSmallSegment = 2 << 20;
@@ -135,17 +135,20 @@ class DeviceAllocator {
   void ResetTotals() {
     std::lock_guard lock(mutex_);
     ForEachStat([](Stat& stat) { stat.allocated = stat.freed = 0; });
-    stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free = 0;
+    stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free =
+        0;
   }
 
   std::vector<SegmentSnapshot> Snapshot() {
     std::lock_guard lock(mutex_);
     std::vector<SegmentSnapshot> out;
     for (const auto& [address, segment] : segments_) {
-      SegmentSnapshot snapshot{address, segment.size, segment.first->stream->id(), !segment.first->small, {}};
+      SegmentSnapshot snapshot{
+          address, segment.size, segment.first->stream->id(), !segment.first->small, {}};
       for (const Block* block = segment.first; block != nullptr; block = block->next) {
-        snapshot.blocks.push_back({block->address, block->size, block->allocated ? block->requested : 0,
-                                   block->allocated, block->allocated || block->events > 0});
+        snapshot.blocks.push_back({block->address, block->size,
+                                   block->allocated ? block->requested : 0, block->allocated,
+                                   block->allocated || block->events > 0});
       }
       out.push_back(std::move(snapshot));
     }
@@ -196,7 +199,9 @@ class DeviceAllocator {
     return block;
   }
 
-  static bool IsSplit(const Block* block) { return block->previous != nullptr || block->next != nullptr; }
+  static bool IsSplit(const Block* block) {
+    return block->previous != nullptr || block->next != nullptr;
+  }
 
   int64_t Limit() const {
     return static_cast<int64_t>(static_cast<double>(GetDevice(device_).memory().total) * fraction_);
@@ -204,9 +209,10 @@ class DeviceAllocator {
 
   Block* NewSegment(int64_t size, Stream& stream, std::unique_lock<std::mutex>& lock) {
     const bool small = size <= kSmallLimit;
-    const int64_t segment = small                  ? kSmallSegment
-                            : size < kMiddleLimit ? kMiddleSegment
-                                                  : (size + kLargeRound - 1) / kLargeRound * kLargeRound;
+    const int64_t segment = small ? kSmallSegment
+                            : size < kMiddleLimit
+                                ? kMiddleSegment
+                                : (size + kLargeRound - 1) / kLargeRound * kLargeRound;
     platform::DeviceAddress address = TryReserve(segment);
     if (address == 0) {
       ++stats_.num_alloc_retries;
@@ -247,14 +253,18 @@ class DeviceAllocator {
     const size_t shown = std::min<size_t>(5, largest.size());
     std::partial_sort(largest.begin(), largest.begin() + static_cast<int64_t>(shown), largest.end(),
                       [](const Block* a, const Block* b) { return a->size > b->size; });
-    std::string text = StrCat("neuron:", device_, " is out of memory. Tried to allocate ", static_cast<double>(size) / kMiB,
-                              " MiB. The core has ", static_cast<double>(GetDevice(device_).memory().total) / kMiB,
-                              " MiB of HBM, this process may use ", static_cast<double>(Limit()) / kMiB, " MiB; ",
-                              static_cast<double>(stats_.allocated_bytes.current) / kMiB, " MiB are allocated by tensors and ",
-                              static_cast<double>(stats_.reserved_bytes.current - stats_.allocated_bytes.current) / kMiB,
-                              " MiB are reserved but unallocated.");
+    std::string text = StrCat(
+        "neuron:", device_, " is out of memory. Tried to allocate ",
+        static_cast<double>(size) / kMiB, " MiB. The core has ",
+        static_cast<double>(GetDevice(device_).memory().total) / kMiB,
+        " MiB of HBM, this process may use ", static_cast<double>(Limit()) / kMiB, " MiB; ",
+        static_cast<double>(stats_.allocated_bytes.current) / kMiB,
+        " MiB are allocated by tensors and ",
+        static_cast<double>(stats_.reserved_bytes.current - stats_.allocated_bytes.current) / kMiB,
+        " MiB are reserved but unallocated.");
     if (shown > 0) text += " Largest live blocks:";
-    for (size_t i = 0; i < shown; ++i) text += StrCat(i ? "," : "", " ", static_cast<double>(largest[i]->size) / kMiB, " MiB");
+    for (size_t i = 0; i < shown; ++i)
+      text += StrCat(i ? "," : "", " ", static_cast<double>(largest[i]->size) / kMiB, " MiB");
     return text;
   }
 
@@ -276,7 +286,9 @@ class DeviceAllocator {
     Increase(stats_.inactive_split_bytes, tail->size);
   }
 
-  static bool IsFree(const Block* block) { return block != nullptr && !block->allocated && block->events == 0; }
+  static bool IsFree(const Block* block) {
+    return block != nullptr && !block->allocated && block->events == 0;
+  }
 
   // Back into the pool, merged with free neighbours.
   void Release(Block* block) {
@@ -322,7 +334,8 @@ class DeviceAllocator {
     });
   }
 
-  // Gives whole free segments back. Work that was queued before the free may still use them: wait for it.
+  // Gives whole free segments back. Work that was queued before the free may still use them: wait
+  // for it.
   void ReleaseSegments(std::unique_lock<std::mutex>& lock) {
     std::vector<std::unique_ptr<platform::Event>> events;
     for (Stream* stream : StartedStreams(device_)) {
@@ -374,8 +387,8 @@ DeviceAllocator& Of(int device) {
     return all;
   }();
   if (device < 0 || device >= static_cast<int>(allocators->size())) {
-    NEURON_THROW(kOutOfRange, "device index ", device, " is out of range: this process has NeuronCores 0 to ",
-                 allocators->size() - 1);
+    NEURON_THROW(kOutOfRange, "device index ", device,
+                 " is out of range: this process has NeuronCores 0 to ", allocators->size() - 1);
   }
   return *(*allocators)[static_cast<size_t>(device)];
 }
@@ -394,7 +407,9 @@ void Free(platform::DeviceAddress address) {
   NEURON_THROW(kInvalidArgument, "free of address ", address, ", which is not allocated");
 }
 
-void RecordStream(platform::DeviceAddress address, Stream& stream) { Of(stream.device()).RecordStream(address, stream); }
+void RecordStream(platform::DeviceAddress address, Stream& stream) {
+  Of(stream.device()).RecordStream(address, stream);
+}
 
 int64_t BlockSize(platform::DeviceAddress address, int* device) {
   for (int i = 0; i < DeviceCount(); ++i) {
@@ -414,7 +429,8 @@ std::vector<SegmentSnapshot> Snapshot(int device) { return Of(device).Snapshot()
 
 void SetMemoryFraction(int device, double fraction) {
   if (!(fraction > 0) || fraction > 1) {
-    NEURON_THROW(kInvalidArgument, "memory fraction ", fraction, ": expected more than 0 and at most 1");
+    NEURON_THROW(kInvalidArgument, "memory fraction ", fraction,
+                 ": expected more than 0 and at most 1");
   }
   Of(device).SetFraction(fraction);
 }

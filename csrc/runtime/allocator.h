@@ -16,7 +16,7 @@ struct Stat {
 };
 
 struct AllocatorStats {
-  Stat allocation, segment, active, inactive_split;                  // counts
+  Stat allocation, segment, active, inactive_split;  // counts
   Stat allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
   int64_t num_alloc_retries = 0, num_ooms = 0, num_device_alloc = 0, num_device_free = 0;
 };
@@ -38,8 +38,8 @@ struct SegmentSnapshot {
 // Allocate: bytes > 0, aligned to 256; on exhaustion frees cached segments, waits for the device,
 // retries, then throws kOutOfMemory with a summary of sizes and the largest live blocks.
 platform::DeviceAddress Allocate(int device, size_t bytes, Stream& stream);
-// Returns a block. Its memory may be reused at once by later work of the stream that it was allocated
-// on, and after the recorded streams reached this point.
+// Returns a block. Its memory may be reused at once by later work of the stream that it was
+// allocated on, and after the recorded streams reached this point.
 void Free(platform::DeviceAddress address);
 // The block is also used on `stream`.
 void RecordStream(platform::DeviceAddress address, Stream& stream);

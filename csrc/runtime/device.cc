@@ -19,21 +19,25 @@ thread_local int current_device = -1;
 void CheckIndex(int index) {
   const int count = DeviceCount();
   if (index < 0 || index >= count) {
-    NEURON_THROW(kOutOfRange, "device index ", index, " is out of range: this process has NeuronCores 0 to ", count - 1);
+    NEURON_THROW(kOutOfRange, "device index ", index,
+                 " is out of range: this process has NeuronCores 0 to ", count - 1);
   }
 }
 
 [[noreturn]] void ThrowBadFork() {
-  NEURON_THROW(kInternal,
-               "Cannot use neuron in a forked subprocess whose parent has used it. To use neuron with "
-               "multiprocessing, you must use the 'spawn' start method");
+  NEURON_THROW(
+      kInternal,
+      "Cannot use neuron in a forked subprocess whose parent has used it. To use neuron with "
+      "multiprocessing, you must use the 'spawn' start method");
 }
 
 }  // namespace
 
 int DeviceCount() { return platform::GetDriver().device_count(); }
 
-int CurrentDevice() { return current_device >= 0 ? current_device : default_device.load(std::memory_order_relaxed); }
+int CurrentDevice() {
+  return current_device >= 0 ? current_device : default_device.load(std::memory_order_relaxed);
+}
 
 void SetDevice(int index) {
   CheckIndex(index);
@@ -45,7 +49,9 @@ void SetDefaultDevice(int index) {
   default_device.store(index, std::memory_order_relaxed);
 }
 
-bool IsInitialized() { return initialized.load(std::memory_order_acquire) && !bad_fork.load(std::memory_order_relaxed); }
+bool IsInitialized() {
+  return initialized.load(std::memory_order_acquire) && !bad_fork.load(std::memory_order_relaxed);
+}
 
 bool IsInBadFork() { return bad_fork.load(std::memory_order_relaxed); }
 

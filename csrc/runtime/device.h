@@ -17,8 +17,8 @@ void SetDefaultDevice(int index);
 
 // True after the first use of a device in this process.
 bool IsInitialized();
-// Starts the driver if it was not; every use of a device goes through it. Throws kInternal in a forked child of
-// an initialised process, telling to use the "spawn" start method.
+// Starts the driver if it was not; every use of a device goes through it. Throws kInternal in a
+// forked child of an initialised process, telling to use the "spawn" start method.
 void Initialize();
 // True in a forked child whose parent had initialised.
 bool IsInBadFork();

@@ -12,7 +12,8 @@ struct Counters {
 };
 
 Counters& All() {
-  static auto* const counters = new Counters();  // references to its entries outlive static destruction
+  static auto* const counters =
+      new Counters();  // references to its entries outlive static destruction
   return *counters;
 }
 

@@ -16,7 +16,7 @@ struct CompilationMetrics {
   std::atomic<int64_t> disk_hits{0};            // found in the on-disk cache
   std::atomic<int64_t> compile_nanoseconds{0};  // spent generating
   std::atomic<int64_t> disk_writes{0};
-  std::atomic<int64_t> disk_rejected{0};        // damaged or foreign files, never trusted
+  std::atomic<int64_t> disk_rejected{0};  // damaged or foreign files, never trusted
 };
 CompilationMetrics& GetCompilationMetrics();
 

@@ -11,12 +11,12 @@ namespace neuron::runtime {
 namespace {
 
 constexpr int kMaxDevices = 128;
-constexpr int kPoolStreams = 32;                    // per priority class
-constexpr int kStreams = 1 + 2 * kPoolStreams;      // default, normal priority, high priority
+constexpr int kPoolStreams = 32;                // per priority class
+constexpr int kStreams = 1 + 2 * kPoolStreams;  // default, normal priority, high priority
 
 struct DeviceStreams {
   std::array<std::atomic<Stream*>, kStreams> streams{};
-  std::array<std::atomic<uint32_t>, 2> next{};      // round robin per priority class
+  std::array<std::atomic<uint32_t>, 2> next{};  // round robin per priority class
   std::mutex mutex;
 };
 
@@ -28,8 +28,8 @@ std::array<DeviceStreams, kMaxDevices>& All() {
 
 DeviceStreams& Of(int device) {
   if (device < 0 || device >= DeviceCount()) {
-    NEURON_THROW(kOutOfRange, "device index ", device, " is out of range: this process has NeuronCores 0 to ",
-                 DeviceCount() - 1);
+    NEURON_THROW(kOutOfRange, "device index ", device,
+                 " is out of range: this process has NeuronCores 0 to ", DeviceCount() - 1);
   }
   return All()[static_cast<size_t>(device)];
 }
@@ -71,9 +71,11 @@ Stream& DefaultStream(int device) {
 
 Stream& GetStream(int device, int64_t id) {
   DeviceStreams& streams = Of(device);
-  Stream* stream = id >= 0 && id < kStreams ? streams.streams[static_cast<size_t>(id)].load() : nullptr;
+  Stream* stream =
+      id >= 0 && id < kStreams ? streams.streams[static_cast<size_t>(id)].load() : nullptr;
   if (id == 0) return DefaultStream(device);
-  if (stream == nullptr) NEURON_THROW(kOutOfRange, "neuron:", device, " has no stream with id ", id);
+  if (stream == nullptr)
+    NEURON_THROW(kOutOfRange, "neuron:", device, " has no stream with id ", id);
   return *stream;
 }
 

@@ -40,8 +40,8 @@ constexpr bool IsSigned(DType t) {
 }
 
 constexpr std::string_view Name(DType t) {
-  constexpr std::string_view kNames[kNumDTypes] = {"b8",  "u8",  "i8",   "u16", "i16",
-                                                   "u32", "i32", "u64",  "i64", "f16",
+  constexpr std::string_view kNames[kNumDTypes] = {"b8",   "u8",  "i8",  "u16", "i16",
+                                                   "u32",  "i32", "u64", "i64", "f16",
                                                    "bf16", "f32", "f64", "c64", "c128"};
   return kNames[static_cast<int>(t)];
 }
@@ -51,7 +51,8 @@ inline DType ParseDType(std::string_view name) {
   for (int i = 0; i < kNumDTypes; ++i) {
     if (Name(static_cast<DType>(i)) == name) return static_cast<DType>(i);
   }
-  NEURON_THROW(kInvalidArgument, "unknown dtype '", name, "', expected one of b8, u8, i8, ..., c128");
+  NEURON_THROW(kInvalidArgument, "unknown dtype '", name,
+               "', expected one of b8, u8, i8, ..., c128");
 }
 
 }  // namespace neuron

@@ -40,10 +40,10 @@ std::string StrCat(const Args&... args) {
   throw ::neuron::Error(::neuron::ErrorCode::code, ::neuron::StrCat(__VA_ARGS__))
 
 // An invariant of this library: its failure is a bug here, not in the caller.
-#define NEURON_CHECK(condition, ...)                                                       \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]] {                                                       \
-      NEURON_THROW(kInternal, __FILE__, ":", __LINE__, ": check failed: " #condition ". ", \
-                   ##__VA_ARGS__);                                                         \
-    }                                                                                      \
+#define NEURON_CHECK(condition, ...)                                   \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]] {                                   \
+      NEURON_THROW(kInternal, __FILE__, ":", __LINE__,                 \
+                   ": check failed: " #condition ". ", ##__VA_ARGS__); \
+    }                                                                  \
   } while (0)

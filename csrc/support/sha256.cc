@@ -6,7 +6,8 @@
 namespace neuron {
 namespace {
 
-// First 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS 180-4, 4.2.2).
+// First 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS
+// 180-4, 4.2.2).
 constexpr uint32_t kRound[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -20,7 +21,8 @@ constexpr uint32_t kRound[64] = {
 void Compress(std::array<uint32_t, 8>& state, const uint8_t* block) {
   uint32_t w[64];
   for (int i = 0; i < 16; ++i) {
-    w[i] = static_cast<uint32_t>(block[4 * i]) << 24 | static_cast<uint32_t>(block[4 * i + 1]) << 16 |
+    w[i] = static_cast<uint32_t>(block[4 * i]) << 24 |
+           static_cast<uint32_t>(block[4 * i + 1]) << 16 |
            static_cast<uint32_t>(block[4 * i + 2]) << 8 | block[4 * i + 3];
   }
   for (int i = 16; i < 64; ++i) {
@@ -53,7 +55,8 @@ std::array<uint8_t, 32> Sha256(std::string_view bytes) {
   tail[left] = 0x80;
   const size_t padded = left < 56 ? 64 : 128;
   const uint64_t bits = static_cast<uint64_t>(bytes.size()) * 8;
-  for (int i = 0; i < 8; ++i) tail[padded - 1 - static_cast<size_t>(i)] = static_cast<uint8_t>(bits >> (8 * i));
+  for (int i = 0; i < 8; ++i)
+    tail[padded - 1 - static_cast<size_t>(i)] = static_cast<uint8_t>(bits >> (8 * i));
   for (size_t at = 0; at < padded; at += 64) Compress(state, tail + at);
   std::array<uint8_t, 32> out{};
   for (size_t i = 0; i < 32; ++i) out[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));

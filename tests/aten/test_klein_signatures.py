@@ -1,7 +1,8 @@
-"""The 66 ATen overloads of the FLUX.2-klein pipeline, called with shapes, strides and dtypes seen in real models.
+"""The 66 ATen overloads of the FLUX.2-klein pipeline, with shapes, strides, dtypes of real models.
 
 ``tests/data/klein_ops.tsv`` holds, per overload, dtypes and sample signatures such as
-``bf16[1,4,512,8]/st[16384,8,32,1]`` (strides), ``f32[1,32,8,8]cl`` (channels last), ``...+off`` (a storage offset).
+``bf16[1,4,512,8]/st[16384,8,32,1]`` (strides), ``f32[1,32,8,8]cl`` (channels last), ``...+off``
+(a storage offset).
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ DTYPES = {
     "c64": torch.complex64,
     "c128": torch.complex128,
 }
-TENSOR = re.compile(r"(b8|u8|i8|i32|i64|bf16|f32|f64|c64|c128)\[([\d,]*)\](/st\[[\d,]*\])?(cl)?(\+off)?(@\w+)?")
-ROWS = [line.rstrip("\n").split("\t") for line in (Path(__file__).parents[1] / "data/klein_ops.tsv").open()][1:]
+TENSOR = re.compile(
+    r"(b8|u8|i8|i32|i64|bf16|f32|f64|c64|c128)\[([\d,]*)\](/st\[[\d,]*\])?(cl)?(\+off)?(@\w+)?"
+)
+ROWS = [
+    line.rstrip("\n").split("\t")
+    for line in (Path(__file__).parents[1] / "data/klein_ops.tsv").open()
+][1:]
 
 # Overloads whose samples are not calls on this device, or which draw from a CPU generator.
 NOT_ON_DEVICE = {
-    "aten.randn.generator": "drawn on the CPU by the pipeline; test_random.py tests the device's generator",
+    "aten.randn.generator": "drawn on the CPU; test_random.py tests the device's",
     "aten.lift_fresh.default": "wraps a CPU constant in tracing",
 }
 
@@ -63,15 +69,17 @@ def make_tensor(match, generator):
         view.copy_(dense)
     else:  # expanded: every element of the storage gets a value
         integral = not (dtype.is_floating_point or dtype.is_complex)
-        values = torch.randint(0, 2, storage.shape, generator=generator) if integral else torch.randn(
-            storage.shape, generator=generator
+        values = (
+            torch.randint(0, 2, storage.shape, generator=generator)
+            if integral
+            else torch.randn(storage.shape, generator=generator)
         )
         storage.copy_(values)
     return view
 
 
 def parse(signature, generator):
-    """Positional and keyword arguments; tensors as a pair (storage, view arguments) to rebuild them anywhere."""
+    """Positional and keyword arguments of a call on CPU tensors."""
     tensors = []
 
     def replace(match):
@@ -80,7 +88,13 @@ def parse(signature, generator):
 
     text = TENSOR.sub(replace, signature)
     positional, _, keywords = text.partition(";")
-    env = {"__t": lambda i: tensors[i], "inf": float("inf"), "None": None, "False": False, "True": True}
+    env = {
+        "__t": lambda i: tensors[i],
+        "inf": float("inf"),
+        "None": None,
+        "False": False,
+        "True": True,
+    }
 
     def evaluate(expression):
         return eval(expression, {"__builtins__": {}}, env)  # noqa: S307 (our own data file)
@@ -127,7 +141,11 @@ def test_signature(op, signature):
     if "device=meta" in signature:
         pytest.skip("a call on meta tensors, not on this device")
     args, kwargs = parse(signature, torch.Generator().manual_seed(0))
-    has_tensor = any(isinstance(a, torch.Tensor) or (isinstance(a, list) and a and isinstance(a[0], torch.Tensor)) for a in args)
+    has_tensor = any(
+        isinstance(a, torch.Tensor)
+        or (isinstance(a, list) and a and isinstance(a[0], torch.Tensor))
+        for a in args
+    )
     if not has_tensor:
         kwargs["device"] = None
     torch_neuronx.clear_op_tracking()
@@ -139,14 +157,25 @@ def test_signature(op, signature):
             assert a == e
             continue
         assert a.shape == e.shape
-        if op != "aten.native_layer_norm.default":  # bf16 statistics are f32, as the meta kernel says
+        if (
+            op != "aten.native_layer_norm.default"
+        ):  # bf16 statistics are f32, as the meta kernel says
             assert a.dtype == e.dtype
-        if op not in ("aten.convolution.default", "aten.bmm.default"):  # CPU kernels choose their own layout
+        if op not in (
+            "aten.convolution.default",
+            "aten.bmm.default",
+        ):  # CPU kernels choose their own layout
             assert a.stride() == e.stride()
-        # One rounding of bf16 (2^-8) may differ; f32 sums are taken in another order over up to 512 terms.
-        rtol = 1.6e-2 if torch.bfloat16 in (e.dtype, *(x.dtype for x in args if isinstance(x, torch.Tensor))) else 2e-5
+        # One rounding of bf16 (2^-8) may differ; f32 sums of up to 512 terms have another order.
+        rtol = (
+            1.6e-2
+            if torch.bfloat16 in (e.dtype, *(x.dtype for x in args if isinstance(x, torch.Tensor)))
+            else 2e-5
+        )
         tolerance = (rtol, rtol) if e.dtype.is_floating_point or e.dtype.is_complex else (0, 0)
-        torch.testing.assert_close(a.cpu().to(e.dtype), e, rtol=tolerance[0], atol=tolerance[1], equal_nan=True)
+        torch.testing.assert_close(
+            a.cpu().to(e.dtype), e, rtol=tolerance[0], atol=tolerance[1], equal_nan=True
+        )
 
 
 def _list(value):
@@ -154,17 +183,27 @@ def _list(value):
 
 
 def test_every_dtype_of_movement():
-    """The dtypes of the inventory that its sample signatures do not show: complex, f64 and small integers move."""
+    """Dtypes that the sample signatures do not show: complex, f64 and small integers move."""
     for name, dtypes, _ in ROWS:
-        if name.split(".")[1] not in ("cat", "clone", "repeat", "alias", "select", "slice", "expand", "unsqueeze", "split_with_sizes"):
+        if name.split(".")[1] not in (
+            "cat",
+            "clone",
+            "repeat",
+            "alias",
+            "select",
+            "slice",
+            "expand",
+            "unsqueeze",
+            "split_with_sizes",
+        ):
             continue
         for short in dtypes.split(","):
             x = make_tensor(TENSOR.fullmatch(f"{short}[2,6]"), torch.Generator().manual_seed(1))
             y = x.to("neuron")
             torch_neuronx.clear_op_tracking()
-            assert torch.equal(torch.cat([y, y.t().reshape(2, 6)], 1).cpu(), torch.cat([x, x.t().reshape(2, 6)], 1))
+            assert torch.equal(
+                torch.cat([y, y.t().reshape(2, 6)], 1).cpu(), torch.cat([x, x.t().reshape(2, 6)], 1)
+            )
             assert torch.equal(y.t().clone().repeat(2, 1).cpu(), x.t().clone().repeat(2, 1))
             assert torch.equal(y[:, ::2].contiguous().cpu(), x[:, ::2].contiguous())
             assert torch_neuronx.get_fallback_ops() == []
-
-

@@ -1,4 +1,4 @@
-"""Every op of the Klein pipeline, and what shares its lowerings, against PyTorch CPU over OpInfo's samples."""
+"""The Klein pipeline's ops, and what shares their lowerings, against PyTorch CPU over OpInfo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ from tests.aten.op_cases import (
 )
 
 NAMES = set(KLEIN) | set(MORE)
-OPS = [op for op in op_db if (op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")) in NAMES]
+OPS = [
+    op
+    for op in op_db
+    if (op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")) in NAMES
+]
 
 
 def full_name(op):
@@ -42,7 +46,11 @@ def to_device(value):
 
     def move(x):
         if isinstance(x, torch.Tensor):
-            span = sum((s - 1) * st for s, st in zip(x.size(), x.stride(), strict=True)) + 1 if x.numel() else 0
+            span = (
+                sum((s - 1) * st for s, st in zip(x.size(), x.stride(), strict=True)) + 1
+                if x.numel()
+                else 0
+            )
             flat = x.detach().as_strided((span,), (1,), x.storage_offset()).to("neuron")
             return flat.as_strided(x.size(), x.stride())
         if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
@@ -106,7 +114,9 @@ def test_matches_cpu(op, dtype):
     assert_native(op)
 
 
-@pytest.mark.parametrize(("op", "dtype"), [c for c in cases() if c.values[0].supports_out and c.values[1] != torch.bool])
+@pytest.mark.parametrize(
+    ("op", "dtype"), [c for c in cases() if c.values[0].supports_out and c.values[1] != torch.bool]
+)
 def test_out_form(op, dtype):
     skipped, reason = SKIP.get(full_name(op), ((), ""))
     if skipped is None or dtype in skipped:
@@ -126,7 +136,9 @@ def test_out_form(op, dtype):
         assert_same(out, expected, op, dtype)
         # Another layout is kept, a wrong shape is made right.
         if expected.dim() >= 2:
-            transposed = torch.empty_like(expected.transpose(0, 1).contiguous(), device="neuron").transpose(0, 1)
+            transposed = torch.empty_like(
+                expected.transpose(0, 1).contiguous(), device="neuron"
+            ).transpose(0, 1)
             stride = transposed.stride()
             try:
                 host = torch.empty_like(expected.transpose(0, 1).contiguous()).transpose(0, 1)
@@ -144,7 +156,9 @@ def test_out_form(op, dtype):
     assert_native(op)
 
 
-@pytest.mark.parametrize(("op", "dtype"), [c for c in cases() if c.values[0].inplace_variant is not None])
+@pytest.mark.parametrize(
+    ("op", "dtype"), [c for c in cases() if c.values[0].inplace_variant is not None]
+)
 def test_in_place_form(op, dtype):
     skipped, reason = SKIP.get(full_name(op), ((), ""))
     if skipped is None or dtype in skipped:

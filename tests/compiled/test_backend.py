@@ -24,7 +24,10 @@ def check(function, *inputs, rtol=1e-5, atol=1e-6, **options):
     compiled = torch.compile(function, backend="neuron", fullgraph=True, **options)
     actual = compiled(*[x.to("neuron") if isinstance(x, torch.Tensor) else x for x in inputs])
     torch.testing.assert_close(
-        torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.cpu(), actual), expected, rtol=rtol, atol=atol
+        torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.cpu(), actual),
+        expected,
+        rtol=rtol,
+        atol=atol,
     )
     return compiled
 
@@ -35,7 +38,12 @@ class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 48), nn.SiLU(), nn.Linear(48, 8)
+            nn.Linear(32, 64),
+            nn.GELU(),
+            nn.LayerNorm(64),
+            nn.Linear(64, 48),
+            nn.SiLU(),
+            nn.Linear(48, 8),
         )
 
     def forward(self, x):
@@ -70,17 +78,36 @@ def test_module_compile_and_training():
 
 
 FUNCTIONS = {
-    "views": lambda x: (x.t().reshape(4, -1)[1:3, ::2].unsqueeze(0), x.flip(0), x.unbind(1)[2], x.split(3, 1)[0]),
+    "views": lambda x: (
+        x.t().reshape(4, -1)[1:3, ::2].unsqueeze(0),
+        x.flip(0),
+        x.unbind(1)[2],
+        x.split(3, 1)[0],
+    ),
     "outputs that are inputs": lambda x: (x, x + 1, x),
-    "several outputs of one reduction": lambda x: (x.softmax(1), x.mean(1), x.var(1, keepdim=True), x.argmax(0)),
+    "several outputs of one reduction": lambda x: (
+        x.softmax(1),
+        x.mean(1),
+        x.var(1, keepdim=True),
+        x.argmax(0),
+    ),
     "scalars": lambda x: x * 2.5 + 3 - x / 7,
     "constants": lambda x: x + torch.arange(8, device=x.device) * torch.ones(8, device=x.device),
     "concatenation": lambda x: torch.cat([x, x * 2, torch.stack([x[:, 0], x[:, 1]], 1)], 1),
-    "rotary": lambda x: torch.cat([x[..., :4] * x[..., 4:].cos(), x[..., 4:] * x[..., :4].sin()], -1),
+    "rotary": lambda x: torch.cat(
+        [x[..., :4] * x[..., 4:].cos(), x[..., 4:] * x[..., :4].sin()], -1
+    ),
     "masks": lambda x: torch.where(x > 0, x, -x).masked_fill(x > 1, 0.0).tril(),
     "long residual chain": lambda x: sum((x * i).sin() for i in range(40)),
-    "shared by matmuls": lambda x: (lambda y: (y @ y.t()) + y.sum() + (y * y).mean(0).sum())(x.exp().sin() * x.cos()),
-    "dtypes": lambda x: (x.to(torch.float64) * 3, x.to(torch.int64) + 1, x > 0, x.bfloat16().float()),
+    "shared by matmuls": lambda x: (lambda y: (y @ y.t()) + y.sum() + (y * y).mean(0).sum())(
+        x.exp().sin() * x.cos()
+    ),
+    "dtypes": lambda x: (
+        x.to(torch.float64) * 3,
+        x.to(torch.int64) + 1,
+        x > 0,
+        x.bfloat16().float(),
+    ),
 }
 
 
@@ -152,7 +179,9 @@ def test_unsupported_op_is_named():
         return torch.linalg.qr(x)[0]
 
     with pytest.raises(Exception, match="linalg_qr"):
-        torch.compile(function, backend="neuron", fullgraph=True)(torch.randn(3, 3, device="neuron"))
+        torch.compile(function, backend="neuron", fullgraph=True)(
+            torch.randn(3, 3, device="neuron")
+        )
 
 
 def test_model_name():
@@ -171,5 +200,5 @@ def test_bfloat16_is_no_farther_from_the_truth_than_eager():
     with torch.no_grad():
         eager = device(y).cpu().double()
         compiled = torch.compile(device, backend="neuron")(y).cpu().double()
-    # Fused intermediates keep their float32: errors may only shrink, up to the luck of single roundings.
+    # Fusion may only take roundings away: errors shrink, up to the luck of single ones.
     assert (compiled - truth).abs().mean() <= 1.05 * (eager - truth).abs().mean()

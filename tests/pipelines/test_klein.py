@@ -1,4 +1,4 @@
-"""The main job: a FLUX.2-klein pipeline on "neuron" makes PyTorch CPU's image, and compiles each kernel once."""
+"""A FLUX.2-klein pipeline on "neuron" makes PyTorch CPU's image and compiles each kernel once."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def test_compiled_once_for_every_process(directories, tmp_path):
     env = {**os.environ, "TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "neff")}
 
     def run():
-        result = subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True)
+        result = subprocess.run(
+            [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True
+        )
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout.splitlines()[-1])
 

@@ -63,11 +63,14 @@ def neuron_backend(
     from .lower import compile_graph
 
     if unknown:
-        raise ValueError(f'backend "neuron" takes mode= and options=, not {", ".join(sorted(unknown))}')
+        raise ValueError(
+            f'backend "neuron" takes mode= and options=, not {", ".join(sorted(unknown))}'
+        )
     if not torch._dynamo.config.assume_static_by_default:
         raise ValueError(
-            'torch.compile(dynamic=True) is not possible with backend "neuron": NeuronCores run static shapes. '
-            "Leave dynamic out or set it to False: every shape that is seen is compiled once and kept."
+            'torch.compile(dynamic=True) is not possible with backend "neuron": NeuronCores run '
+            "static shapes. Leave dynamic out or set it to False: every shape that is seen is "
+            "compiled once and kept."
         )
     _check_options(mode, options)
     compiler = functools.partial(compile_graph, name=get_model_name())

@@ -90,7 +90,11 @@ def _kind(arg: torch.Argument) -> str:
 
 def _where(node: torch.fx.Node) -> str:
     trace = node.meta.get("stack_trace")
-    return "\n" + trace.strip().splitlines()[-2].strip() if trace and len(trace.strip().splitlines()) > 1 else ""
+    return (
+        "\n" + trace.strip().splitlines()[-2].strip()
+        if trace and len(trace.strip().splitlines()) > 1
+        else ""
+    )
 
 
 class _Lowering:
@@ -98,7 +102,7 @@ class _Lowering:
         self.gm = gm
         self.builder = _C.graph.Builder(name)
         self.values: dict[torch.fx.Node, Any] = {}
-        self.tensor_inputs: list[int] = []   # positions of the tensors among the graph's inputs
+        self.tensor_inputs: list[int] = []  # positions of the tensors among the graph's inputs
         self.constants: list[torch.Tensor] = []  # further inputs: tensors that the graph holds
         self.default_float = DTYPES[torch.get_default_dtype()]
 
@@ -115,7 +119,9 @@ class _Lowering:
             elif node.op == "output":
                 self.output(node)
             else:
-                raise UnsupportedOp(f"backend 'neuron' does not know graph nodes of kind {node.op} ({node})")
+                raise UnsupportedOp(
+                    f"backend 'neuron' does not know graph nodes of kind {node.op} ({node})"
+                )
 
     def input(self, tensor: torch.Tensor) -> Any:
         dtype, dims = _type(tensor)
@@ -138,7 +144,10 @@ class _Lowering:
         for part in str(node.target).split("."):
             value = getattr(value, part)
         if not isinstance(value, torch.Tensor):
-            raise UnsupportedOp(f"backend 'neuron' does not support the graph's attribute {node.target} of type {type(value).__name__}")
+            raise UnsupportedOp(
+                f"backend 'neuron' does not support the graph's attribute {node.target} "
+                f"of type {type(value).__name__}"
+            )
         self.constants.append(value)
         self.values[node] = self.input(value)
 
@@ -238,7 +247,9 @@ class _Lowering:
         return self.builder.call("neuron::attention", call, results, self.default_float)
 
     def output(self, node: torch.fx.Node) -> None:
-        self.results: list[Any] = []  # per output: index of the executable's output, or the value itself
+        self.results: list[
+            Any
+        ] = []  # per output: index of the executable's output, or the value itself
         count = 0
         for out in node.args[0]:
             if isinstance(out, torch.fx.Node) and isinstance(out.meta.get("val"), torch.Tensor):
@@ -254,7 +265,9 @@ def _on_device(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.device.type == "neuron" else tensor.to("neuron")
 
 
-def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, name: str) -> Callable[..., Any]:
+def compile_graph(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, name: str
+) -> Callable[..., Any]:
     """Compiles one graph of AOTAutograd; returns what AOTAutograd calls with a list of inputs."""
     lowering = _Lowering(gm, f"{name}_{next(_counter)}")
     lowering.run()
@@ -276,5 +289,6 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, na
 
 
 def _boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[..., Any]:
-    run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd passes one list and lets us empty it
+    # AOTAutograd then passes one list, which may be emptied.
+    run._boxed_call = True  # type: ignore[attr-defined]
     return run

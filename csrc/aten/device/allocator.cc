@@ -16,7 +16,9 @@ using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 using c10::CachingAllocator::StatType;
 
-platform::DeviceAddress AddressOf(const void* data) { return reinterpret_cast<platform::DeviceAddress>(data); }
+platform::DeviceAddress AddressOf(const void* data) {
+  return reinterpret_cast<platform::DeviceAddress>(data);
+}
 
 void Delete(void* data) { runtime::Free(AddressOf(data)); }
 
@@ -35,7 +37,8 @@ class NeuronAllocator final : public c10::DeviceAllocator {
     const c10::Device place(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
     if (bytes == 0) return {nullptr, nullptr, &Delete, place};
     void* data = Guarded([&] {
-      return reinterpret_cast<void*>(runtime::Allocate(device, bytes, runtime::CurrentStream(device)));
+      return reinterpret_cast<void*>(
+          runtime::Allocate(device, bytes, runtime::CurrentStream(device)));
     });
     return {data, data, &Delete, place};
   }
@@ -55,11 +58,13 @@ class NeuronAllocator final : public c10::DeviceAllocator {
   }
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     Guarded([&] {
-      runtime::RecordStream(AddressOf(data.get()), runtime::GetStream(stream.device_index(), stream.id()));
+      runtime::RecordStream(AddressOf(data.get()),
+                            runtime::GetStream(stream.device_index(), stream.id()));
     });
   }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    const runtime::AllocatorStats stats = Guarded([&] { return runtime::GetAllocatorStats(device); });
+    const runtime::AllocatorStats stats =
+        Guarded([&] { return runtime::GetAllocatorStats(device); });
     c10::CachingDeviceAllocator::DeviceStats out;
     Fill(out.allocation, stats.allocation);
     Fill(out.segment, stats.segment);
@@ -104,7 +109,9 @@ void ResizeStorage(c10::StorageImpl* storage, size_t bytes) {
   const size_t kept = std::min(bytes, storage->nbytes());
   if (kept > 0) {
     auto& stream = runtime::CurrentStream(storage->device().index());
-    Guarded([&] { stream.queue().CopyOnDevice(AddressOf(fresh.get()), AddressOf(storage->data()), kept); });
+    Guarded([&] {
+      stream.queue().CopyOnDevice(AddressOf(fresh.get()), AddressOf(storage->data()), kept);
+    });
   }
   storage->set_data_ptr_noswap(std::move(fresh));
   storage->set_nbytes(bytes);

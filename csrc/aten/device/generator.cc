@@ -39,16 +39,18 @@ class NeuronGenerator final : public c10::GeneratorImpl {
   void set_state(const c10::TensorImpl& state) override {
     at::detail::check_rng_state(state);
     const auto bytes = static_cast<size_t>(state.numel());
-    TORCH_CHECK(bytes == kStateBytes || bytes == sizeof(uint64_t), "RNG state is wrong size: ", bytes,
-                " bytes, expected ", kStateBytes, " (or 8, a seed alone)");
+    TORCH_CHECK(bytes == kStateBytes || bytes == sizeof(uint64_t),
+                "RNG state is wrong size: ", bytes, " bytes, expected ", kStateBytes,
+                " (or 8, a seed alone)");
     uint64_t words[2] = {0, 0};
     std::memcpy(words, state.data(), bytes);
     seed_ = words[0];
     offset_ = words[1];
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt, std::nullopt,
-                                             std::nullopt, std::nullopt);
+    at::Tensor state =
+        at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt,
+                              std::nullopt, std::nullopt, std::nullopt);
     const uint64_t words[2] = {seed_, offset_};
     std::memcpy(state.mutable_data_ptr(), words, kStateBytes);
     return state.getIntrusivePtr();
@@ -73,30 +75,38 @@ class NeuronGenerator final : public c10::GeneratorImpl {
 c10::DeviceIndex Resolve(c10::DeviceIndex device) {
   const int index = device < 0 ? runtime::CurrentDevice() : device;
   Guarded([&] {
-    if (index >= runtime::DeviceCount()) NEURON_THROW(kOutOfRange, "neuron:", index, " does not exist");
+    if (index >= runtime::DeviceCount())
+      NEURON_THROW(kOutOfRange, "neuron:", index, " does not exist");
   });
   return static_cast<c10::DeviceIndex>(index);
 }
 
 }  // namespace
 
-at::Generator NewGenerator(c10::DeviceIndex device) { return at::make_generator<NeuronGenerator>(Resolve(device)); }
+at::Generator NewGenerator(c10::DeviceIndex device) {
+  return at::make_generator<NeuronGenerator>(Resolve(device));
+}
 
 const at::Generator& DefaultGenerator(c10::DeviceIndex device) {
   static std::mutex mutex;
-  static auto* const generators = new std::vector<std::unique_ptr<at::Generator>>(128);  // one per possible device
+  static auto* const generators =
+      new std::vector<std::unique_ptr<at::Generator>>(128);  // one per possible device
   const auto index = static_cast<size_t>(Resolve(device));
   std::lock_guard lock(mutex);
   auto& generator = (*generators)[index];
   if (generator == nullptr) {
-    generator = std::make_unique<at::Generator>(at::make_generator<NeuronGenerator>(static_cast<c10::DeviceIndex>(index)));
+    generator = std::make_unique<at::Generator>(
+        at::make_generator<NeuronGenerator>(static_cast<c10::DeviceIndex>(index)));
     generator->seed();
   }
   return *generator;
 }
 
-std::pair<uint64_t, uint64_t> ReserveRandom(const std::optional<at::Generator>& generator, int device, uint64_t count) {
-  at::Generator chosen = generator && generator->defined() ? *generator : DefaultGenerator(static_cast<c10::DeviceIndex>(device));
+std::pair<uint64_t, uint64_t> ReserveRandom(const std::optional<at::Generator>& generator,
+                                            int device, uint64_t count) {
+  at::Generator chosen = generator && generator->defined()
+                             ? *generator
+                             : DefaultGenerator(static_cast<c10::DeviceIndex>(device));
   auto* impl = at::check_generator<NeuronGenerator>(chosen);
   std::lock_guard lock(impl->mutex_);
   return {impl->current_seed(), impl->Reserve(count)};

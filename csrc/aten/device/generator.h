@@ -12,8 +12,9 @@ namespace neuron::aten {
 const at::Generator& DefaultGenerator(c10::DeviceIndex device);
 at::Generator NewGenerator(c10::DeviceIndex device);
 
-// Takes `count` counters from the generator (the device's default one if none is given): returns its seed
-// and the first counter.
-std::pair<uint64_t, uint64_t> ReserveRandom(const std::optional<at::Generator>& generator, int device, uint64_t count);
+// Takes `count` counters from the generator (the device's default one if none is given): returns
+// its seed and the first counter.
+std::pair<uint64_t, uint64_t> ReserveRandom(const std::optional<at::Generator>& generator,
+                                            int device, uint64_t count);
 
 }  // namespace neuron::aten

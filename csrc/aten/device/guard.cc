@@ -11,11 +11,14 @@ namespace neuron::aten {
 namespace {
 
 c10::Stream Wrap(const runtime::Stream& stream) {
-  const c10::Device device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(stream.device()));
+  const c10::Device device(c10::DeviceType::PrivateUse1,
+                           static_cast<c10::DeviceIndex>(stream.device()));
   return c10::Stream(c10::Stream::UNSAFE, device, stream.id());
 }
 
-runtime::Stream& Unwrap(const c10::Stream& stream) { return runtime::GetStream(stream.device_index(), stream.id()); }
+runtime::Stream& Unwrap(const c10::Stream& stream) {
+  return runtime::GetStream(stream.device_index(), stream.id());
+}
 
 // What an event handle points to.
 struct EventHandle {
@@ -92,7 +95,9 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
     if (data.get() == nullptr) return;
-    Guarded([&] { runtime::RecordStream(reinterpret_cast<platform::DeviceAddress>(data.get()), Unwrap(stream)); });
+    Guarded([&] {
+      runtime::RecordStream(reinterpret_cast<platform::DeviceAddress>(data.get()), Unwrap(stream));
+    });
   }
 
   void destroyEvent(void* event, const c10::DeviceIndex device) const noexcept override {
@@ -120,22 +125,28 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     if (event == nullptr) return;
     Guarded([&] { Unwrap(stream).queue().WaitFor(*Handle(event)->event); });
   }
-  bool queryEvent(void* event) const override { return event == nullptr || Handle(event)->event->Query(); }
+  bool queryEvent(void* event) const override {
+    return event == nullptr || Handle(event)->event->Query();
+  }
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) Handle(event)->event->Wait();
   }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex device) const override {
     (void)device;
-    TORCH_CHECK(first != nullptr && second != nullptr, "Both events must be recorded before calculating elapsed time.");
+    TORCH_CHECK(first != nullptr && second != nullptr,
+                "Both events must be recorded before calculating elapsed time.");
     TORCH_CHECK(Handle(first)->timing && Handle(second)->timing,
                 "Both events must be created with argument 'enable_timing=True'.");
-    TORCH_CHECK(queryEvent(first) && queryEvent(second), "Both events must be completed before calculating elapsed time.");
+    TORCH_CHECK(queryEvent(first) && queryEvent(second),
+                "Both events must be completed before calculating elapsed time.");
     const int64_t start = Handle(first)->event->CompletionTimeNanoseconds();
     return static_cast<double>(Handle(second)->event->CompletionTimeNanoseconds() - start) / 1e6;
   }
 
  private:
-  static int Index(c10::Device device) { return device.index() < 0 ? runtime::CurrentDevice() : device.index(); }
+  static int Index(c10::Device device) {
+    return device.index() < 0 ? runtime::CurrentDevice() : device.index();
+  }
 };
 
 }  // namespace

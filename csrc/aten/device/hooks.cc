@@ -1,6 +1,5 @@
 #include "aten/device/hooks.h"
 
-
 #include "aten/device/allocator.h"
 #include "aten/device/errors.h"
 #include "aten/device/generator.h"
@@ -18,7 +17,8 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
     try {
       return runtime::DeviceCount() > 0;
     } catch (const Error&) {
-      return false;  // asked by `is_available()`, which must not throw; the first use says what is wrong
+      return false;  // asked by `is_available()`, which must not throw; the first use says what is
+                     // wrong
     }
   }
   bool hasPrimaryContext(c10::DeviceIndex device) const override {
@@ -34,7 +34,9 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
   void setCurrentDevice(c10::DeviceIndex device) const override {
     Guarded([&] { runtime::SetDevice(device); });
   }
-  c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(runtime::CurrentDevice()); }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return static_cast<c10::DeviceIndex>(runtime::CurrentDevice());
+  }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
     const c10::DeviceIndex previous = getCurrentDevice();
     setCurrentDevice(device);
@@ -43,12 +45,17 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
     return device < 0 ? getCurrentDevice() : exchangeDevice(device);
   }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override { return DefaultGenerator(device); }
-  at::Generator getNewGenerator(c10::DeviceIndex device) const override { return NewGenerator(device); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
+    return DefaultGenerator(device);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex device) const override {
+    return NewGenerator(device);
+  }
   at::Device getDeviceFromPtr(void* data) const override {
     int device = 0;
     const auto address = reinterpret_cast<platform::DeviceAddress>(data);
-    TORCH_CHECK(runtime::BlockSize(address, &device) > 0, "the pointer does not belong to a neuron tensor");
+    TORCH_CHECK(runtime::BlockSize(address, &device) > 0,
+                "the pointer does not belong to a neuron tensor");
     return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)};
   }
   bool isPinnedPtr(const void* data) const override { return IsPinned(data); }

@@ -45,7 +45,8 @@ const Isa& FindIsa(const std::string& name) {
   for (const Isa& isa : kIsas) {
     if (name == isa.name) return isa;
   }
-  NEURON_THROW(kInvalidArgument, "instruction set '", name, "': expected portable, avx2, avx512 or avx512_bf16");
+  NEURON_THROW(kInvalidArgument, "instruction set '", name,
+               "': expected portable, avx2, avx512 or avx512_bf16");
 }
 
 std::unique_ptr<llvm::TargetMachine> MakeTarget(const Isa& isa) {
@@ -89,11 +90,13 @@ void Optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   }
 }
 
-std::string EmitFile(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
+std::string EmitFile(llvm::Module& module, llvm::TargetMachine& machine,
+                     llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream stream(buffer);
   llvm::legacy::PassManager passes;
-  NEURON_CHECK(!machine.addPassesToEmitFile(passes, stream, nullptr, type), "the target cannot emit this file");
+  NEURON_CHECK(!machine.addPassesToEmitFile(passes, stream, nullptr, type),
+               "the target cannot emit this file");
   passes.run(module);
   return {buffer.data(), buffer.size()};
 }
@@ -113,15 +116,19 @@ Compiled Compile(std::string_view text, const Isa& isa, bool want_text) {
   Emitter(kernel, module, isa.vectors).Emit();
   std::string problem;
   llvm::raw_string_ostream stream(problem);
-  if (llvm::verifyModule(module, &stream)) NEURON_THROW(kInternal, "kernel ", kernel.name, ": ", stream.str());
+  if (llvm::verifyModule(module, &stream))
+    NEURON_THROW(kInternal, "kernel ", kernel.name, ": ", stream.str());
   Optimize(module, *machine);
   Compiled out;
   if (want_text) {
     llvm::raw_string_ostream ir(out.llvm_ir);
     module.print(ir, nullptr);
   }
-  if (want_text) out.assembly = EmitFile(*llvm::CloneModule(module), *machine, llvm::CodeGenFileType::AssemblyFile);
-  out.blob = Flatten(EmitFile(module, *machine, llvm::CodeGenFileType::ObjectFile), "neuron_kernel");
+  if (want_text)
+    out.assembly =
+        EmitFile(*llvm::CloneModule(module), *machine, llvm::CodeGenFileType::AssemblyFile);
+  out.blob =
+      Flatten(EmitFile(module, *machine, llvm::CodeGenFileType::ObjectFile), "neuron_kernel");
   return out;
 }
 
@@ -134,10 +141,12 @@ char* Copy(const std::string& text) {
 }  // namespace
 }  // namespace neuron::codegen
 
-neuron_codegen_result neuron_codegen_compile(const char* kernel, size_t kernel_size, const char* isa, int want_text) {
+neuron_codegen_result neuron_codegen_compile(const char* kernel, size_t kernel_size,
+                                             const char* isa, int want_text) {
   neuron_codegen_result result{};
   try {
-    const auto compiled = neuron::codegen::Compile({kernel, kernel_size}, neuron::codegen::FindIsa(isa), want_text != 0);
+    const auto compiled = neuron::codegen::Compile({kernel, kernel_size},
+                                                   neuron::codegen::FindIsa(isa), want_text != 0);
     result.code = neuron::codegen::Copy(compiled.blob.bytes);
     result.size = compiled.blob.bytes.size();
     result.entry = compiled.blob.entry;
@@ -152,6 +161,7 @@ neuron_codegen_result neuron_codegen_compile(const char* kernel, size_t kernel_s
 }
 
 void neuron_codegen_free(neuron_codegen_result* result) {
-  for (char* text : {result->code, result->error, result->llvm_ir, result->assembly}) std::free(text);
+  for (char* text : {result->code, result->error, result->llvm_ir, result->assembly})
+    std::free(text);
   *result = neuron_codegen_result{};
 }

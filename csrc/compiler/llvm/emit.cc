@@ -52,7 +52,8 @@ void Emitter::Emit() {
   llvm::Type* ptr = llvm::PointerType::get(context, 0);
   llvm::Type* i64 = b_.getInt64Ty();
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr, i64, i64, ptr}, false);
-  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "neuron_kernel", module_);
+  function_ =
+      llvm::Function::Create(type, llvm::Function::ExternalLinkage, "neuron_kernel", module_);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   const std::string bits = std::to_string(target_.register_bytes * 8);
   function_->addFnAttr("prefer-vector-width", bits);
@@ -181,19 +182,21 @@ void Emitter::EmitReady(uint32_t fixed_dims, int stage) {
 
 void Emitter::EmitElementStores(int stage) {
   for (int id = 0; id < static_cast<int>(kernel_.insts.size()); ++id) {
-    if (kernel_.insts[id].kind == loop::Kind::kStore && ready_[id] == stage && (masks_[id] & reduced_mask_)) {
+    if (kernel_.insts[id].kind == loop::Kind::kStore && ready_[id] == stage &&
+        (masks_[id] & reduced_mask_)) {
       EmitStore(id);
     }
   }
 }
 
-// One pass over the reduced dimensions: the reductions that become ready after it, and the stores per
-// element that can run now.
+// One pass over the reduced dimensions: the reductions that become ready after it, and the stores
+// per element that can run now.
 void Emitter::EmitPass(int stage) {
   const std::vector<int> reductions = ReductionsOf(stage);
   bool stores = false;
   for (size_t i = 0; i < kernel_.insts.size(); ++i) {
-    stores |= kernel_.insts[i].kind == loop::Kind::kStore && ready_[i] == stage && (masks_[i] & reduced_mask_);
+    stores |= kernel_.insts[i].kind == loop::Kind::kStore && ready_[i] == stage &&
+              (masks_[i] & reduced_mask_);
   }
   if (reductions.empty() && !stores) return;
   const bool vector_reduced = kernel_.reduced[kernel_.vector_dim];
@@ -231,7 +234,8 @@ void Emitter::EmitPass(int stage) {
   }
 }
 
-Emitter::Values Emitter::EmitReducedNest(size_t depth, const std::vector<int>& dims, int stage, Values carried) {
+Emitter::Values Emitter::EmitReducedNest(size_t depth, const std::vector<int>& dims, int stage,
+                                         Values carried) {
   if (depth < dims.size()) {
     return Loop(I64(0), sizes_[dims[depth]], 1, carried, [&](Value* i, const Values& values) {
       const Values saved = cache_;
@@ -271,7 +275,8 @@ Emitter::Values Emitter::EmitReducedVectorLoop(int stage, Values carried) {
       for (int id : ReductionsOf(stage)) {
         const loop::Inst& inst = kernel_.insts[id];
         const int n = AccumulatorsOf(inst);
-        for (Value* value : Accumulate(inst, Values(values.begin() + at, values.begin() + at + n))) {
+        for (Value* value :
+             Accumulate(inst, Values(values.begin() + at, values.begin() + at + n))) {
           out.push_back(value);
         }
         at += n;
@@ -283,14 +288,15 @@ Emitter::Values Emitter::EmitReducedVectorLoop(int stage, Values carried) {
     };
   };
   Value* main = b_.CreateAnd(sizes_[v], I64(-width_));
-  Values out = Loop(I64(0), main, width_, Values(carried.begin(), carried.begin() + half), body({width_, nullptr}));
+  Values out = Loop(I64(0), main, width_, Values(carried.begin(), carried.begin() + half),
+                    body({width_, nullptr}));
   if (scalar_tail) {
-    const Values tail = Loop(main, sizes_[v], 1, Values(carried.begin() + half, carried.end()), body({1, nullptr}));
+    const Values tail =
+        Loop(main, sizes_[v], 1, Values(carried.begin() + half, carried.end()), body({1, nullptr}));
     out.insert(out.end(), tail.begin(), tail.end());
   } else if (width_ > 1) {
-    out = If(b_.CreateICmpSLT(main, sizes_[v]), out, [&] {
-      return body({width_, TailMask(main, sizes_[v], width_)})(main, out);
-    });
+    out = If(b_.CreateICmpSLT(main, sizes_[v]), out,
+             [&] { return body({width_, TailMask(main, sizes_[v], width_)})(main, out); });
   }
   return out;
 }
@@ -324,7 +330,8 @@ Emitter::Values Emitter::Loop(Value* begin, Value* end, int64_t step, Values car
   return phis;
 }
 
-Emitter::Values Emitter::If(Value* condition, Values otherwise, const std::function<Values()>& then) {
+Emitter::Values Emitter::If(Value* condition, Values otherwise,
+                            const std::function<Values()>& then) {
   auto& context = module_.getContext();
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* inside = llvm::BasicBlock::Create(context, "then", function_);
@@ -346,7 +353,8 @@ Emitter::Values Emitter::If(Value* condition, Values otherwise, const std::funct
 }
 
 Value* Emitter::TailMask(Value* index, Value* end, int width) {
-  Value* left = b_.CreateVectorSplat(width, b_.CreateTrunc(b_.CreateSub(end, index), b_.getInt32Ty()));
+  Value* left =
+      b_.CreateVectorSplat(width, b_.CreateTrunc(b_.CreateSub(end, index), b_.getInt32Ty()));
   llvm::SmallVector<llvm::Constant*, 64> lanes;
   for (int k = 0; k < width; ++k) lanes.push_back(b_.getInt32(k));
   return b_.CreateICmpSLT(llvm::ConstantVector::get(lanes), left);
@@ -378,7 +386,8 @@ llvm::Type* Emitter::LaneType(DType dtype) {
     case DType::kF64:
       return b_.getDoubleTy();
     default:
-      return b_.getIntNTy(static_cast<unsigned>(8 * ByteSize(dtype)));  // bf16, complex: bits that are moved
+      return b_.getIntNTy(
+          static_cast<unsigned>(8 * ByteSize(dtype)));  // bf16, complex: bits that are moved
   }
 }
 

@@ -15,15 +15,15 @@ namespace neuron::codegen {
 
 // What the emitter must know about the target.
 struct VectorTarget {
-  int register_bytes = 32;  // of a vector register
+  int register_bytes = 32;    // of a vector register
   bool masked_tails = false;  // masked loads and stores of every element size are native
 };
 
 class Emitter {
  public:
   Emitter(const loop::Kernel& kernel, llvm::Module& module, const VectorTarget& target);
-  // Emits the function `neuron_kernel` with the signature host::KernelFn. Throws kUnsupported naming
-  // the instruction that has no code.
+  // Emits the function `neuron_kernel` with the signature host::KernelFn. Throws kUnsupported
+  // naming the instruction that has no code.
   void Emit();
 
  private:
@@ -68,8 +68,8 @@ class Emitter {
   llvm::Value* EmitIndex(int id);
   llvm::Value* EmitConst(const loop::Inst& inst);
   llvm::Value* EmitScalar(const loop::Inst& inst);
-  // Element offset of an access without the lanes of the vector dimension; *varying gets the per-lane
-  // part (null if none) when the access is neither uniform nor contiguous over the lanes.
+  // Element offset of an access without the lanes of the vector dimension; *varying gets the
+  // per-lane part (null if none) when the access is neither uniform nor contiguous over the lanes.
   llvm::Value* Address(int id, llvm::Value** varying, bool* contiguous);
   llvm::Value* IndirectTerm(int id, size_t which);
   void FailIf(llvm::Value* bad, llvm::Value* index, llvm::Value* limit, int64_t code);
@@ -80,7 +80,8 @@ class Emitter {
   llvm::Value* EmitCompute(const loop::Inst& inst);
   llvm::Value* EmitFloat(const loop::Inst& inst, std::vector<llvm::Value*> args);
   llvm::Value* EmitInteger(const loop::Inst& inst, DType dtype, std::vector<llvm::Value*> args);
-  llvm::Value* EmitIntegerDivision(const loop::Inst& inst, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* EmitIntegerDivision(const loop::Inst& inst, DType dtype, llvm::Value* a,
+                                   llvm::Value* b);
   llvm::Value* EmitIntegerPower(llvm::Value* base, llvm::Value* exponent);
   llvm::Value* EmitCompare(const loop::Inst& inst, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* EmitConvert(llvm::Value* value, DType from, DType to);
@@ -113,10 +114,10 @@ class Emitter {
   Values sizes_, bases_;
   llvm::Value* chunk_ = nullptr;
   llvm::Value* chunks_ = nullptr;
-  std::vector<Values> params_;   // per instruction
-  Values index_;                 // current index per dimension
+  std::vector<Values> params_;  // per instruction
+  Values index_;                // current index per dimension
   Lanes lanes_;
-  Values cache_;                 // value of each instruction in the current scope
+  Values cache_;  // value of each instruction in the current scope
 };
 
 }  // namespace neuron::codegen

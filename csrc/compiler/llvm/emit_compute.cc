@@ -78,7 +78,8 @@ Value* Emitter::EmitFloat(const loop::Inst& inst, std::vector<Value*> args) {
     case OpCode::kPower:
     case OpCode::kAtan2: {
       if (f64) break;
-      Value* out = inst.op == OpCode::kPower ? EmitPowF32(b_, args[0], args[1]) : EmitAtan2F32(b_, args[0], args[1]);
+      Value* out = inst.op == OpCode::kPower ? EmitPowF32(b_, args[0], args[1])
+                                             : EmitAtan2F32(b_, args[0], args[1]);
       if (out != nullptr) return out;
       break;
     }
@@ -101,7 +102,8 @@ Value* Emitter::EmitHelperCall(const loop::Inst& inst, std::vector<Value*> args)
   llvm::Type* scalar = args[0]->getType()->getScalarType();
   Value* table = b_.CreateLoad(ptr, function_->getArg(5));
   Value* callee = b_.CreateLoad(ptr, b_.CreateConstGEP1_64(ptr, table, index));
-  auto* type = llvm::FunctionType::get(scalar, std::vector<llvm::Type*>(args.size(), scalar), false);
+  auto* type =
+      llvm::FunctionType::get(scalar, std::vector<llvm::Type*>(args.size(), scalar), false);
   const int width = WidthOf(args[0]);
   if (width == 1) return b_.CreateCall(type, callee, args);
   Value* out = llvm::PoisonValue::get(args[0]->getType());
@@ -132,7 +134,8 @@ Value* Emitter::EmitInteger(const loop::Inst& inst, DType dtype, std::vector<Val
       return EmitIntegerPower(args[0], args[1]);
     case OpCode::kMaximum:
     case OpCode::kMinimum: {
-      Value* greater = is_signed ? b_.CreateICmpSGT(args[0], args[1]) : b_.CreateICmpUGT(args[0], args[1]);
+      Value* greater =
+          is_signed ? b_.CreateICmpSGT(args[0], args[1]) : b_.CreateICmpUGT(args[0], args[1]);
       return inst.op == OpCode::kMaximum ? b_.CreateSelect(greater, args[0], args[1])
                                          : b_.CreateSelect(greater, args[1], args[0]);
     }
@@ -147,7 +150,9 @@ Value* Emitter::EmitInteger(const loop::Inst& inst, DType dtype, std::vector<Val
     case OpCode::kNegate:
       return boolean ? args[0] : b_.CreateNeg(args[0]);
     case OpCode::kAbs:
-      return is_signed ? b_.CreateSelect(b_.CreateICmpSLT(args[0], zero), b_.CreateNeg(args[0]), args[0]) : args[0];
+      return is_signed
+                 ? b_.CreateSelect(b_.CreateICmpSLT(args[0], zero), b_.CreateNeg(args[0]), args[0])
+                 : args[0];
     case OpCode::kSign: {
       Value* positive = b_.CreateZExt(b_.CreateICmpNE(args[0], zero), type);
       if (!is_signed) return positive;
@@ -169,7 +174,8 @@ Value* Emitter::EmitInteger(const loop::Inst& inst, DType dtype, std::vector<Val
         return b_.CreateAShr(args[0], b_.CreateSelect(in_range, args[1], last));
       }
       Value* count = b_.CreateSelect(in_range, args[1], zero);
-      Value* shifted = inst.op == OpCode::kShiftLeft ? b_.CreateShl(args[0], count) : b_.CreateLShr(args[0], count);
+      Value* shifted = inst.op == OpCode::kShiftLeft ? b_.CreateShl(args[0], count)
+                                                     : b_.CreateLShr(args[0], count);
       return b_.CreateSelect(in_range, shifted, zero);
     }
     default:
@@ -177,7 +183,8 @@ Value* Emitter::EmitInteger(const loop::Inst& inst, DType dtype, std::vector<Val
   }
 }
 
-// Division by zero fails the launch (as PyTorch does); -1 as divisor is a negation, which cannot trap.
+// Division by zero fails the launch (as PyTorch does); -1 as divisor is a negation, which cannot
+// trap.
 Value* Emitter::EmitIntegerDivision(const loop::Inst& inst, DType dtype, Value* a, Value* b) {
   llvm::Type* type = a->getType();
   Value* zero = llvm::Constant::getNullValue(type);
@@ -196,7 +203,8 @@ Value* Emitter::EmitIntegerDivision(const loop::Inst& inst, DType dtype, Value* 
   return b_.CreateSelect(negates, zero, b_.CreateSRem(a, divisor));
 }
 
-// Square and multiply over the exponent's bits; a negative exponent gives 1/base truncated, as PyTorch.
+// Square and multiply over the exponent's bits; a negative exponent gives 1/base truncated, as
+// PyTorch.
 Value* Emitter::EmitIntegerPower(Value* base, Value* exponent) {
   llvm::Type* type = base->getType();
   Value* zero = llvm::Constant::getNullValue(type);
@@ -204,11 +212,12 @@ Value* Emitter::EmitIntegerPower(Value* base, Value* exponent) {
   Value* negative = b_.CreateICmpSLT(exponent, zero);
   Value* count = b_.CreateSelect(negative, zero, exponent);
   const int bits = static_cast<int>(type->getScalarSizeInBits());
-  const Values result = Loop(I64(0), I64(bits), 1, {one, base, count}, [&](Value*, const Values& state) {
-    Value* odd = b_.CreateICmpNE(b_.CreateAnd(state[2], one), zero);
-    Value* product = b_.CreateSelect(odd, b_.CreateMul(state[0], state[1]), state[0]);
-    return Values{product, b_.CreateMul(state[1], state[1]), b_.CreateLShr(state[2], one)};
-  });
+  const Values result =
+      Loop(I64(0), I64(bits), 1, {one, base, count}, [&](Value*, const Values& state) {
+        Value* odd = b_.CreateICmpNE(b_.CreateAnd(state[2], one), zero);
+        Value* product = b_.CreateSelect(odd, b_.CreateMul(state[0], state[1]), state[0]);
+        return Values{product, b_.CreateMul(state[1], state[1]), b_.CreateLShr(state[2], one)};
+      });
   Value* minus_one = llvm::Constant::getAllOnesValue(type);
   Value* odd = b_.CreateICmpNE(b_.CreateAnd(exponent, one), zero);
   Value* inverse = b_.CreateSelect(b_.CreateICmpEQ(base, one), one,
@@ -224,14 +233,21 @@ Value* Emitter::EmitCompare(const loop::Inst& inst, DType dtype, Value* a, Value
   if (IsFloat(dtype)) {
     a = ToF32(a, dtype);
     b = ToF32(b, dtype);
-    predicate = d == "EQ" ? P::FCMP_OEQ : d == "NE" ? P::FCMP_UNE : d == "LT" ? P::FCMP_OLT
-              : d == "LE" ? P::FCMP_OLE : d == "GT" ? P::FCMP_OGT : P::FCMP_OGE;
+    predicate = d == "EQ"   ? P::FCMP_OEQ
+                : d == "NE" ? P::FCMP_UNE
+                : d == "LT" ? P::FCMP_OLT
+                : d == "LE" ? P::FCMP_OLE
+                : d == "GT" ? P::FCMP_OGT
+                            : P::FCMP_OGE;
     return b_.CreateFCmp(predicate, a, b);
   }
   const bool s = IsSigned(dtype);
-  predicate = d == "EQ" ? P::ICMP_EQ : d == "NE" ? P::ICMP_NE
-            : d == "LT" ? (s ? P::ICMP_SLT : P::ICMP_ULT) : d == "LE" ? (s ? P::ICMP_SLE : P::ICMP_ULE)
-            : d == "GT" ? (s ? P::ICMP_SGT : P::ICMP_UGT) : (s ? P::ICMP_SGE : P::ICMP_UGE);
+  predicate = d == "EQ"   ? P::ICMP_EQ
+              : d == "NE" ? P::ICMP_NE
+              : d == "LT" ? (s ? P::ICMP_SLT : P::ICMP_ULT)
+              : d == "LE" ? (s ? P::ICMP_SLE : P::ICMP_ULE)
+              : d == "GT" ? (s ? P::ICMP_SGT : P::ICMP_UGT)
+                          : (s ? P::ICMP_SGE : P::ICMP_UGE);
   return b_.CreateICmp(predicate, a, b);
 }
 
@@ -255,8 +271,10 @@ Value* Emitter::EmitConvert(Value* value, DType from, DType to) {
   llvm::Type* f32 = Widened(b_.getFloatTy(), width);
   if (IsFloat(from)) {
     value = ToF32(value, from);
-    if (to == DType::kBool) return b_.CreateFCmpUNE(value, llvm::Constant::getNullValue(value->getType()));
-    if (to == DType::kF64) return from == DType::kF64 ? value : b_.CreateFPExt(value, Widened(b_.getDoubleTy(), width));
+    if (to == DType::kBool)
+      return b_.CreateFCmpUNE(value, llvm::Constant::getNullValue(value->getType()));
+    if (to == DType::kF64)
+      return from == DType::kF64 ? value : b_.CreateFPExt(value, Widened(b_.getDoubleTy(), width));
     if (IsFloat(to)) {
       if (from == DType::kF64) value = b_.CreateFPTrunc(value, f32);
       return FromF32(value, to);
@@ -267,7 +285,8 @@ Value* Emitter::EmitConvert(Value* value, DType from, DType to) {
     value = b_.CreateFreeze(b_.CreateFPToSI(value, through));
     return b_.CreateZExtOrTrunc(value, Widened(LaneType(to), width));
   }
-  if (to == DType::kBool) return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+  if (to == DType::kBool)
+    return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
   if (IsFloat(to)) {
     llvm::Type* type = to == DType::kF64 ? Widened(b_.getDoubleTy(), width) : f32;
     value = IsSigned(from) ? b_.CreateSIToFP(value, type) : b_.CreateUIToFP(value, type);
@@ -277,11 +296,12 @@ Value* Emitter::EmitConvert(Value* value, DType from, DType to) {
   return IsSigned(from) ? b_.CreateSExtOrTrunc(value, type) : b_.CreateZExtOrTrunc(value, type);
 }
 
-// Philox 4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Operands:
-// seed, offset, element index.
+// Philox 4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Operands: seed, offset, element index.
 Value* Emitter::EmitPhilox(const loop::Inst& inst) {
   Value* seed = Get(inst.operands[0]);
-  Value* counter = b_.CreateAdd(Splat(Get(inst.operands[1]), WidthOf(Get(inst.operands[2]))), Get(inst.operands[2]));
+  Value* counter = b_.CreateAdd(Splat(Get(inst.operands[1]), WidthOf(Get(inst.operands[2]))),
+                                Get(inst.operands[2]));
   const int width = WidthOf(counter);
   llvm::Type* i32 = Widened(b_.getInt32Ty(), width);
   llvm::Type* i64 = Widened(b_.getInt64Ty(), width);

@@ -34,7 +34,8 @@ Value* Emitter::EmitInst(int id) {
     case Kind::kStore:
       break;
   }
-  NEURON_THROW(kInternal, "kernel ", kernel_.name, ": instruction %", id, " is used before its pass");
+  NEURON_THROW(kInternal, "kernel ", kernel_.name, ": instruction %", id,
+               " is used before its pass");
 }
 
 Value* Emitter::IndirectTerm(int id, size_t which) {
@@ -67,7 +68,8 @@ void Emitter::FailIf(Value* bad, Value* index, Value* limit, int64_t code) {
   Value* lane = nullptr;
   if (vector) {
     auto* bits = b_.getIntNTy(lanes_.width);
-    Value* first = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, b_.CreateBitCast(bad, bits), b_.getTrue());
+    Value* first =
+        b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, b_.CreateBitCast(bad, bits), b_.getTrue());
     lane = b_.CreateZExtOrTrunc(first, b_.getInt64Ty());
   }
   const auto pick = [&](Value* value) {
@@ -75,10 +77,13 @@ void Emitter::FailIf(Value* bad, Value* index, Value* limit, int64_t code) {
   };
   llvm::Type* ptr = llvm::PointerType::get(context, 0);
   Value* error = b_.CreateLoad(ptr, b_.CreateConstGEP1_64(b_.getInt8Ty(), function_->getArg(5),
-                                                         offsetof(host::KernelContext, error)));
-  b_.CreateStore(pick(index), b_.CreateConstGEP1_64(b_.getInt8Ty(), error, offsetof(host::KernelError, value)));
-  b_.CreateStore(pick(limit), b_.CreateConstGEP1_64(b_.getInt8Ty(), error, offsetof(host::KernelError, limit)));
-  b_.CreateStore(I64(code), b_.CreateConstGEP1_64(b_.getInt8Ty(), error, offsetof(host::KernelError, code)));
+                                                          offsetof(host::KernelContext, error)));
+  b_.CreateStore(pick(index),
+                 b_.CreateConstGEP1_64(b_.getInt8Ty(), error, offsetof(host::KernelError, value)));
+  b_.CreateStore(pick(limit),
+                 b_.CreateConstGEP1_64(b_.getInt8Ty(), error, offsetof(host::KernelError, limit)));
+  b_.CreateStore(I64(code),
+                 b_.CreateConstGEP1_64(b_.getInt8Ty(), error, offsetof(host::KernelError, code)));
   b_.CreateRetVoid();
   b_.SetInsertPoint(ok);
 }
@@ -134,9 +139,11 @@ Value* Emitter::EmitLoad(int id) {
   if (varying != nullptr) return FromMemory(EmitGather(memory, address, varying), inst.dtype);
   if (!contiguous) return FromMemory(b_.CreateAlignedLoad(memory, address, align), inst.dtype);
   llvm::Type* type = Widened(memory, lanes_.width);
-  if (lanes_.mask == nullptr) return FromMemory(b_.CreateAlignedLoad(type, address, align), inst.dtype);
+  if (lanes_.mask == nullptr)
+    return FromMemory(b_.CreateAlignedLoad(type, address, align), inst.dtype);
   return FromMemory(
-      b_.CreateMaskedLoad(type, address, align, lanes_.mask, llvm::Constant::getNullValue(type)), inst.dtype);
+      b_.CreateMaskedLoad(type, address, align, lanes_.mask, llvm::Constant::getNullValue(type)),
+      inst.dtype);
 }
 
 Value* Emitter::EmitGather(llvm::Type* memory, Value* base, Value* offsets) {
@@ -144,9 +151,10 @@ Value* Emitter::EmitGather(llvm::Type* memory, Value* base, Value* offsets) {
   const llvm::Align align(memory->getPrimitiveSizeInBits() / 8);
   const bool native = memory->getPrimitiveSizeInBits() >= 32 && target_.register_bytes == 64;
   if (lanes_.mask != nullptr || native) {
-    Value* mask = lanes_.mask != nullptr
-                      ? lanes_.mask
-                      : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), width));
+    Value* mask =
+        lanes_.mask != nullptr
+            ? lanes_.mask
+            : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), width));
     llvm::Type* type = Widened(memory, width);
     return b_.CreateMaskedGather(type, b_.CreateGEP(memory, base, offsets), align, mask,
                                  llvm::Constant::getNullValue(type));
@@ -169,8 +177,10 @@ void Emitter::EmitStore(int id) {
   Value* offset = Address(id, &varying, &contiguous);
   Value* address = b_.CreateGEP(memory, bases_[inst.slot], offset);
   if (!contiguous && varying == nullptr) {
-    // One element: with several lanes in flight the last existing one would win, so the value must be uniform.
-    NEURON_CHECK(!value->getType()->isVectorTy(), "store to one element of a value that varies over lanes");
+    // One element: with several lanes in flight the last existing one would win, so the value must
+    // be uniform.
+    NEURON_CHECK(!value->getType()->isVectorTy(),
+                 "store to one element of a value that varies over lanes");
     b_.CreateAlignedStore(value, address, align);
     return;
   }
@@ -203,7 +213,8 @@ Value* Emitter::EmitIndex(int id) {
 
 Value* Emitter::EmitConst(const loop::Inst& inst) {
   llvm::Type* type = LaneType(inst.dtype);
-  if (IsIntegral(inst.dtype)) return llvm::ConstantInt::get(type, static_cast<uint64_t>(inst.ivalue), true, true);
+  if (IsIntegral(inst.dtype))
+    return llvm::ConstantInt::get(type, static_cast<uint64_t>(inst.ivalue), true, true);
   if (IsComplex(inst.dtype)) {
     NEURON_CHECK(inst.value == 0, "a complex constant other than 0");
     return llvm::Constant::getNullValue(type);
@@ -232,7 +243,8 @@ Value* Emitter::ToMemory(Value* value, DType dtype) {
   if (dtype != DType::kBool) return value;
   llvm::Type* i8 = b_.getInt8Ty();
   const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
-  return b_.CreateZExt(value, vector ? Widened(i8, static_cast<int>(vector->getNumElements())) : i8);
+  return b_.CreateZExt(value,
+                       vector ? Widened(i8, static_cast<int>(vector->getNumElements())) : i8);
 }
 
 }  // namespace neuron::codegen

@@ -56,14 +56,16 @@ Emitter::Values Emitter::Identity(const loop::Inst& inst, int width) {
 }
 
 Emitter::Values Emitter::Accumulate(const loop::Inst& inst, const Values& acc) {
-  const int width = acc[0]->getType()->isVectorTy()
-                        ? static_cast<int>(llvm::cast<llvm::FixedVectorType>(acc[0]->getType())->getNumElements())
-                        : 1;
+  const int width =
+      acc[0]->getType()->isVectorTy()
+          ? static_cast<int>(llvm::cast<llvm::FixedVectorType>(acc[0]->getType())->getNumElements())
+          : 1;
   Values next;
   for (int operand : inst.operands) next.push_back(Splat(Get(operand), width));
   if (lanes_.mask != nullptr && width > 1 && kernel_.reduced[kernel_.vector_dim]) {
     const Values identity = Identity(inst, width);
-    for (size_t k = 0; k < next.size(); ++k) next[k] = b_.CreateSelect(lanes_.mask, next[k], identity[k]);
+    for (size_t k = 0; k < next.size(); ++k)
+      next[k] = b_.CreateSelect(lanes_.mask, next[k], identity[k]);
   }
   return Combine(inst, acc, next);
 }

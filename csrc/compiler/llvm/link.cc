@@ -41,7 +41,8 @@ class Flattener {
     if (!(flags & llvm::ELF::SHF_ALLOC) || section.getSize() == 0) return;
     const llvm::StringRef name = Unwrap(section.getName());
     if (name.starts_with(".eh_frame")) return;  // nothing unwinds through kernels
-    if (flags & llvm::ELF::SHF_WRITE) NEURON_THROW(kInternal, "generated object has writable data ", name.str());
+    if (flags & llvm::ELF::SHF_WRITE)
+      NEURON_THROW(kInternal, "generated object has writable data ", name.str());
     const size_t align = section.getAlignment().value();
     blob_.bytes.resize((blob_.bytes.size() + align - 1) / align * align, '\0');
     offsets_[section.getIndex()] = blob_.bytes.size();
@@ -51,9 +52,11 @@ class Flattener {
 
   size_t AddressOf(const llvm::object::SymbolRef& symbol) {
     const auto section = Unwrap(symbol.getSection());
-    const auto it = section == object_.section_end() ? offsets_.end() : offsets_.find(section->getIndex());
+    const auto it =
+        section == object_.section_end() ? offsets_.end() : offsets_.find(section->getIndex());
     if (it == offsets_.end()) {
-      NEURON_THROW(kInternal, "generated code needs the symbol '", Unwrap(symbol.getName()).str(), "'");
+      NEURON_THROW(kInternal, "generated code needs the symbol '", Unwrap(symbol.getName()).str(),
+                   "'");
     }
     return it->second + Unwrap(symbol.getValue());
   }

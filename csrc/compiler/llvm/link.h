@@ -13,8 +13,9 @@ struct Blob {
   size_t entry = 0;
 };
 
-// Lays the allocated sections of an x86-64 ELF object out after each other and applies its PC-relative
-// relocations. Throws kInternal for any other relocation: generated code calls nothing by name.
+// Lays the allocated sections of an x86-64 ELF object out after each other and applies its
+// PC-relative relocations. Throws kInternal for any other relocation: generated code calls nothing
+// by name.
 Blob Flatten(llvm::StringRef object, llvm::StringRef entry_symbol);
 
 }  // namespace neuron::codegen

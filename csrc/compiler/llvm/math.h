@@ -1,4 +1,5 @@
-// Elementary functions as LLVM IR. First form: what is one instruction; everything else is a helper call per lane.
+// Elementary functions as LLVM IR. First form: what is one instruction; everything else is a helper
+// call per lane.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>

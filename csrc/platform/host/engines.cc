@@ -47,7 +47,8 @@ void CopyStrides(const TensorDesc& tensor, int64_t* strides) {
   for (size_t i = 0; i < tensor.strides.size(); ++i) strides[i] = tensor.strides[i];
 }
 
-// tensors: q, k, v, bias?, logsumexp?, out (logsumexp is the only one of rank 3); ints: is_causal; doubles: scale.
+// tensors: q, k, v, bias?, logsumexp?, out (logsumexp is the only one of rank 3); ints: is_causal;
+// doubles: scale.
 void Attention(const LibraryCall& call) {
   const TensorDesc& q = call.tensors[0];
   const TensorDesc& k = call.tensors[1];

@@ -9,7 +9,8 @@ void HostEvent::State::Reach(uint64_t point, bool timing) {
   if (point <= reached) return;
   reached = point;
   if (timing) {
-    time = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+    time = std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
                .count();
   }
   changed.notify_all();

@@ -14,7 +14,8 @@ class HostEvent final : public platform::Event {
  public:
   explicit HostEvent(bool timing) : state_(std::make_shared<State>()), timing_(timing) {}
 
-  // A recorded point. Shared with the queues that will reach it or wait for it, so that an event may die first.
+  // A recorded point. Shared with the queues that will reach it or wait for it, so that an event
+  // may die first.
   struct State {
     mutable std::mutex mutex;
     std::condition_variable changed;

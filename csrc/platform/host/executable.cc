@@ -13,25 +13,28 @@
 namespace neuron::host {
 namespace {
 
-// Chunks of a split kernel: more than threads, so that an unlucky thread does not hold up the rest; their
-// number depends on the work alone.
+// Chunks of a split kernel: more than threads, so that an unlucky thread does not hold up the rest;
+// their number depends on the work alone.
 constexpr int64_t kMaxChunks = 64;
 
 [[noreturn]] void ThrowKernelError(const KernelError& error) {
   if (error.code == 1) {
-    NEURON_THROW(kOutOfRange, "index ", error.value, " is out of bounds for dimension with size ", error.limit);
+    NEURON_THROW(kOutOfRange, "index ", error.value, " is out of bounds for dimension with size ",
+                 error.limit);
   }
   if (error.code == 2) NEURON_THROW(kFailedExecution, "ZeroDivisionError");
   NEURON_THROW(kInternal, "kernel error ", error.code);
 }
 
 void* Resolve(const OperandRef& operand, const uint64_t* addresses) {
-  return reinterpret_cast<void*>(addresses[operand.index] + static_cast<uint64_t>(operand.byte_offset));
+  return reinterpret_cast<void*>(addresses[operand.index] +
+                                 static_cast<uint64_t>(operand.byte_offset));
 }
 
 void RunKernel(const KernelStep& step, const uint64_t* addresses, const uint64_t* scalar_words) {
   void* operands[kMaxOperands];
-  for (size_t i = 0; i < step.operands.size(); ++i) operands[i] = Resolve(step.operands[i], addresses);
+  for (size_t i = 0; i < step.operands.size(); ++i)
+    operands[i] = Resolve(step.operands[i], addresses);
   uint64_t scalars[kMaxOperands];
   for (size_t i = 0; i < step.scalars.size(); ++i) scalars[i] = scalar_words[step.scalars[i]];
   KernelError error;
@@ -42,8 +45,8 @@ void RunKernel(const KernelStep& step, const uint64_t* addresses, const uint64_t
   } else {
     const int64_t chunks = std::min(kMaxChunks, (step.items + step.grain - 1) / step.grain);
     kernels::ThreadPool::Get().ParallelFor(chunks, [&](int64_t chunk) {
-      fn(operands, step.params.data(), scalars, step.items * chunk / chunks, step.items * (chunk + 1) / chunks,
-         &context);
+      fn(operands, step.params.data(), scalars, step.items * chunk / chunks,
+         step.items * (chunk + 1) / chunks, &context);
     });
   }
   if (error.code != 0) ThrowKernelError(error);
@@ -67,7 +70,8 @@ CodeBlob::CodeBlob(const void* code, size_t size) {
   std::memcpy(base, code, size);
   if (mprotect(base, mapped_, PROT_READ | PROT_EXEC) != 0) {
     munmap(base, mapped_);
-    NEURON_THROW(kInternal, "this system does not allow generated code to be executed (mprotect failed)");
+    NEURON_THROW(kInternal,
+                 "this system does not allow generated code to be executed (mprotect failed)");
   }
   base_ = base;
 }
@@ -104,20 +108,23 @@ void KernelCode::Fail(std::exception_ptr error) {
 }
 
 bool HostExecutable::CanFail() const {
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const Step& step) { return step.kind == Step::kKernel && step.kernel.can_fail; });
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+    return step.kind == Step::kKernel && step.kernel.can_fail;
+  });
 }
 
 bool HostExecutable::Ready() const {
-  return std::all_of(steps.begin(), steps.end(),
-                     [](const Step& step) { return step.kind != Step::kKernel || step.kernel.code->ready(); });
+  return std::all_of(steps.begin(), steps.end(), [](const Step& step) {
+    return step.kind != Step::kKernel || step.kernel.code->ready();
+  });
 }
 
 std::string HostExecutable::Describe() const {
   std::string out;
   for (const Step& step : steps) {
-    out += step.kind == Step::kKernel ? StrCat("kernel ", step.kernel.name, ", ", step.kernel.items, " items\n")
-                                      : StrCat("library ", step.library.name, "\n");
+    out += step.kind == Step::kKernel
+               ? StrCat("kernel ", step.kernel.name, ", ", step.kernel.items, " items\n")
+               : StrCat("library ", step.library.name, "\n");
   }
   return out;
 }

@@ -58,12 +58,12 @@ struct OperandRef {
 
 struct KernelStep {
   std::shared_ptr<KernelCode> code;
-  std::string name;                 // for profiles: "fused_add_gelu"
-  std::vector<OperandRef> operands; // at most kMaxOperands
+  std::string name;                  // for profiles: "fused_add_gelu"
+  std::vector<OperandRef> operands;  // at most kMaxOperands
   std::vector<int64_t> params;
-  std::vector<int> scalars;         // launch scalar that the kernel's scalar k is
-  int64_t items = 1;                // work items
-  int64_t grain = 1;                // items that one thread should take at least
+  std::vector<int> scalars;  // launch scalar that the kernel's scalar k is
+  int64_t items = 1;         // work items
+  int64_t grain = 1;         // items that one thread should take at least
   bool can_fail = false;
 };
 
@@ -73,7 +73,7 @@ struct LibraryStep {
   std::vector<OperandRef> operands;
   std::vector<TensorDesc> tensors;  // one per operand
   LibraryAttributes attributes;
-  std::vector<int> scalars;         // launch scalars handed to the call, in order
+  std::vector<int> scalars;  // launch scalars handed to the call, in order
 };
 
 struct Step {

@@ -23,7 +23,8 @@ T Logistic(T x) {
   return T(1) / (T(1) + std::exp(-x));
 }
 
-// Recurrence up to x >= 10, then the asymptotic series (Abramowitz and Stegun 6.3.18); reflection 6.3.7 for x < 0.
+// Recurrence up to x >= 10, then the asymptotic series (Abramowitz and Stegun 6.3.18);
+// reflection 6.3.7 for x < 0.
 template <typename T>
 T Digamma(T value) {
   double x = value;
@@ -40,7 +41,8 @@ T Digamma(T value) {
   double series = 0;
   if (x < 1e17) {
     const double z = 1 / (x * x);
-    constexpr double kTerms[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};
+    constexpr double kTerms[] = {1.0 / 12,  -1.0 / 120,     1.0 / 252, -1.0 / 240,
+                                 1.0 / 132, -691.0 / 32760, 1.0 / 12};
     double power = z;
     for (double term : kTerms) {
       series += term * power;
@@ -50,7 +52,8 @@ T Digamma(T value) {
   return static_cast<T>(result + std::log(x) - 0.5 / x - series);
 }
 
-// A closed form to start (S. Winitzki, 2008), then Halley steps on erf until it is exact to double precision.
+// A closed form to start (S. Winitzki, 2008), then Halley steps on erf until it is exact to double
+// precision.
 template <typename T>
 T ErfInv(T value) {
   const double y = value;
@@ -63,7 +66,9 @@ T ErfInv(T value) {
   double x = std::copysign(std::sqrt(std::sqrt(t * t - l / kA) - t), y);
   for (int i = 0; i < 3; ++i) {
     // erfc keeps the digits of the tails.
-    const double error = y > 0.5 ? (1 - y) - std::erfc(x) : y < -0.5 ? std::erfc(-x) - (1 + y) : std::erf(x) - y;
+    const double error = y > 0.5    ? (1 - y) - std::erfc(x)
+                         : y < -0.5 ? std::erfc(-x) - (1 + y)
+                                    : std::erf(x) - y;
     const double step = error / (M_2_SQRTPI * std::exp(-x * x));
     x -= step / (1 + x * step);
   }
@@ -77,13 +82,15 @@ void* Address(F* function) {
   return reinterpret_cast<void*>(function);
 }
 
-#define NEURON_UNARY(op, function)                                                           \
-  table[2 * static_cast<int>(HelperOp::op)] = Address<float(float)>([](float x) -> float { return function(x); }); \
-  table[2 * static_cast<int>(HelperOp::op) + 1] = Address<double(double)>([](double x) -> double { return function(x); })
-#define NEURON_BINARY(op, function)                                                                        \
-  table[2 * static_cast<int>(HelperOp::op)] =                                                              \
-      Address<float(float, float)>([](float x, float y) -> float { return function(x, y); });              \
-  table[2 * static_cast<int>(HelperOp::op) + 1] =                                                          \
+#define NEURON_UNARY(op, function)                                         \
+  table[2 * static_cast<int>(HelperOp::op)] =                              \
+      Address<float(float)>([](float x) -> float { return function(x); }); \
+  table[2 * static_cast<int>(HelperOp::op) + 1] =                          \
+      Address<double(double)>([](double x) -> double { return function(x); })
+#define NEURON_BINARY(op, function)                                                           \
+  table[2 * static_cast<int>(HelperOp::op)] =                                                 \
+      Address<float(float, float)>([](float x, float y) -> float { return function(x, y); }); \
+  table[2 * static_cast<int>(HelperOp::op) + 1] =                                             \
       Address<double(double, double)>([](double x, double y) -> double { return function(x, y); })
 
 std::array<void*, kSlots> MakeTable() {

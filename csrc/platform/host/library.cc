@@ -28,7 +28,8 @@ void RegisterLibraryFunction(const std::string& name, LibraryFn fn) {
 LibraryFn FindLibraryFunction(const std::string& name) {
   std::lock_guard lock(Mutex());
   const auto it = Functions().find(name);
-  if (it == Functions().end()) NEURON_THROW(kUnsupported, "this platform has no library function '", name, "'");
+  if (it == Functions().end())
+    NEURON_THROW(kUnsupported, "this platform has no library function '", name, "'");
   return it->second;
 }
 

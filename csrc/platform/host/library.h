@@ -1,4 +1,5 @@
-// Library calls: what an executable runs besides generated kernels (matmul, attention, convolution).
+// Library calls: what an executable runs besides generated kernels (matmul, attention,
+// convolution).
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,10 @@ struct LibraryAttributes {
 };
 
 struct LibraryCall {
-  std::span<void* const> data;          // one address per tensor, outputs last
+  std::span<void* const> data;  // one address per tensor, outputs last
   std::span<const TensorDesc> tensors;
   const LibraryAttributes& attributes;
-  std::span<const uint64_t> scalars;    // run-time scalars as 64-bit words
+  std::span<const uint64_t> scalars;  // run-time scalars as 64-bit words
 };
 
 // Throws neuron::Error, or anything derived from std::exception.

@@ -1,5 +1,5 @@
-// HBM of one software NeuronCore: anonymous memory, counted against a budget, backed by pages only when
-// touched.
+// HBM of one software NeuronCore: anonymous memory, counted against a budget, backed by pages only
+// when touched.
 #pragma once
 
 #include <cstdint>

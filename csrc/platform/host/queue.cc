@@ -13,7 +13,8 @@
 namespace neuron::host {
 namespace {
 
-// A task that is expected to take less runs in the caller of an idle queue: handing it over costs about as much.
+// A task that is expected to take less runs in the caller of an idle queue: handing it over costs
+// about as much.
 constexpr int64_t kInlineNanoseconds = 4000;
 constexpr size_t kInlineCopyBytes = 64 << 10;
 constexpr auto kSpin = std::chrono::microseconds(200);
@@ -64,7 +65,8 @@ void HostQueue::Submit(bool cheap, const FillTask& fill, const RunNow& run_now) 
     ring_.resize(kSlots);
     worker_ = std::thread([this] { Work(); });
   }
-  if (position - finished_.load(std::memory_order_acquire) >= kSlots) WaitUntilDone(position - kSlots + 1);
+  if (position - finished_.load(std::memory_order_acquire) >= kSlots)
+    WaitUntilDone(position - kSlots + 1);
   fill(ring_[position % kSlots]);
   submitted_.store(position + 1, std::memory_order_seq_cst);
   if (sleeping_.load(std::memory_order_seq_cst)) {
@@ -78,7 +80,8 @@ void HostQueue::Submit(bool cheap, const FillTask& fill, const RunNow& run_now) 
 }
 
 void HostQueue::Launch(std::shared_ptr<const platform::Executable> executable,
-                       std::span<const platform::DeviceAddress> operands, std::span<const uint64_t> scalars,
+                       std::span<const platform::DeviceAddress> operands,
+                       std::span<const uint64_t> scalars,
                        std::shared_ptr<const platform::LaunchContext> context) {
   const auto* host = static_cast<const HostExecutable*>(executable.get());
   const bool cheap = host->estimated_ns < kInlineNanoseconds && host->Ready();
@@ -107,7 +110,8 @@ void HostQueue::Launch(std::shared_ptr<const platform::Executable> executable,
       });
 }
 
-void HostQueue::Copy(void* destination, const void* source, size_t bytes, std::shared_ptr<const void> owner) {
+void HostQueue::Copy(void* destination, const void* source, size_t bytes,
+                     std::shared_ptr<const void> owner) {
   const auto copy = [=, owner = std::move(owner)] {
     if (bytes < kParallelCopyBytes) {
       std::memcpy(destination, source, bytes);
@@ -116,8 +120,10 @@ void HostQueue::Copy(void* destination, const void* source, size_t bytes, std::s
     const auto parts = static_cast<int64_t>(bytes / (kParallelCopyBytes / 2));
     kernels::ThreadPool::Get().ParallelFor(parts, [&](int64_t i) {
       const size_t begin = bytes / static_cast<size_t>(parts) * static_cast<size_t>(i);
-      const size_t end = i + 1 == parts ? bytes : bytes / static_cast<size_t>(parts) * static_cast<size_t>(i + 1);
-      std::memcpy(static_cast<char*>(destination) + begin, static_cast<const char*>(source) + begin, end - begin);
+      const size_t end =
+          i + 1 == parts ? bytes : bytes / static_cast<size_t>(parts) * static_cast<size_t>(i + 1);
+      std::memcpy(static_cast<char*>(destination) + begin, static_cast<const char*>(source) + begin,
+                  end - begin);
     });
   };
   Submit(bytes <= kInlineCopyBytes, [&](Task& task) { task.fn = copy; }, copy);
@@ -132,7 +138,8 @@ void HostQueue::CopyFromDevice(void* destination, platform::DeviceAddress source
   Copy(destination, reinterpret_cast<const void*>(source), bytes);
 }
 
-void HostQueue::CopyOnDevice(platform::DeviceAddress destination, platform::DeviceAddress source, size_t bytes) {
+void HostQueue::CopyOnDevice(platform::DeviceAddress destination, platform::DeviceAddress source,
+                             size_t bytes) {
   Copy(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
 }
 
@@ -148,15 +155,21 @@ void HostQueue::Enqueue(std::function<void()> fn) {
 void HostQueue::Record(platform::Event& event) {
   auto& host = static_cast<HostEvent&>(event);
   const uint64_t point = host.NextPoint();
-  const auto reach = [state = host.state(), point, timing = host.timing()] { state->Reach(point, timing); };
+  const auto reach = [state = host.state(), point, timing = host.timing()] {
+    state->Reach(point, timing);
+  };
   Submit(true, [&](Task& task) { task.fn = reach; }, reach);
 }
 
 void HostQueue::WaitFor(platform::Event& event) {
   auto& host = static_cast<HostEvent&>(event);
   if (host.Query()) return;
-  Submit(false, [&](Task& task) { task.fn = [state = host.state(), point = host.LastPoint()] { state->WaitFor(point); }; },
-         [] {});
+  Submit(
+      false,
+      [&](Task& task) {
+        task.fn = [state = host.state(), point = host.LastPoint()] { state->WaitFor(point); };
+      },
+      [] {});
 }
 
 bool HostQueue::Idle() const {
@@ -175,7 +188,8 @@ void HostQueue::Synchronize() {
 
 void HostQueue::WaitUntilDone(uint64_t count) {
   if (finished_.load(std::memory_order_acquire) >= count) return;
-  NEURON_CHECK(std::this_thread::get_id() != worker_.get_id(), "a task of a queue waits for the queue itself");
+  NEURON_CHECK(std::this_thread::get_id() != worker_.get_id(),
+               "a task of a queue waits for the queue itself");
   if (MaySpin()) {
     const auto end = std::chrono::steady_clock::now() + kSpin;
     while (std::chrono::steady_clock::now() < end) {

@@ -17,20 +17,22 @@
 
 namespace neuron::host {
 
-// Tasks wait in a ring; when it is full, callers wait. A cheap task given to an idle queue runs in the
-// calling thread: waking the worker would take longer. The worker starts at the first task that needs it,
-// spins for a short time when it runs out of tasks, then sleeps.
+// Tasks wait in a ring; when it is full, callers wait. A cheap task given to an idle queue runs in
+// the calling thread: waking the worker would take longer. The worker starts at the first task that
+// needs it, spins for a short time when it runs out of tasks, then sleeps.
 class HostQueue final : public platform::Queue {
  public:
   HostQueue();
   ~HostQueue() override;
 
-  void Launch(std::shared_ptr<const platform::Executable> executable, std::span<const platform::DeviceAddress> operands,
-              std::span<const uint64_t> scalars, std::shared_ptr<const platform::LaunchContext> context) override;
+  void Launch(std::shared_ptr<const platform::Executable> executable,
+              std::span<const platform::DeviceAddress> operands, std::span<const uint64_t> scalars,
+              std::shared_ptr<const platform::LaunchContext> context) override;
   void CopyToDevice(platform::DeviceAddress destination, const void* source, size_t bytes,
                     std::shared_ptr<const void> owner) override;
   void CopyFromDevice(void* destination, platform::DeviceAddress source, size_t bytes) override;
-  void CopyOnDevice(platform::DeviceAddress destination, platform::DeviceAddress source, size_t bytes) override;
+  void CopyOnDevice(platform::DeviceAddress destination, platform::DeviceAddress source,
+                    size_t bytes) override;
   void Fill(platform::DeviceAddress destination, uint8_t byte, size_t bytes) override;
   void Enqueue(std::function<void()> fn) override;
   void Record(platform::Event& event) override;
@@ -52,8 +54,10 @@ class HostQueue final : public platform::Queue {
     const uint64_t* data() const { return more_words.empty() ? words.data() : more_words.data(); }
   };
 
-  void Copy(void* destination, const void* source, size_t bytes, std::shared_ptr<const void> owner = nullptr);
-  // fill(task) writes the task into its slot; run_now() does it at once instead if the queue is idle.
+  void Copy(void* destination, const void* source, size_t bytes,
+            std::shared_ptr<const void> owner = nullptr);
+  // fill(task) writes the task into its slot; run_now() does it at once instead if the queue is
+  // idle.
   template <typename FillTask, typename RunNow>
   void Submit(bool cheap, const FillTask& fill, const RunNow& run_now);
   void Work();
@@ -62,13 +66,13 @@ class HostQueue final : public platform::Queue {
   void Keep(std::exception_ptr error, const platform::LaunchContext* context);
   void WaitUntilDone(uint64_t count);
 
-  std::mutex submit_mutex_;              // one producer at a time
+  std::mutex submit_mutex_;  // one producer at a time
   std::vector<Task> ring_;
-  std::atomic<uint64_t> submitted_{0};   // tasks ever put into the ring
-  std::atomic<uint64_t> finished_{0};    // tasks of the ring that were run
+  std::atomic<uint64_t> submitted_{0};  // tasks ever put into the ring
+  std::atomic<uint64_t> finished_{0};   // tasks of the ring that were run
   std::atomic<bool> sleeping_{false};
-  std::atomic<int> waiters_{0};          // threads blocked until finished_ moves
-  std::mutex mutex_;                     // for sleeping and waiting
+  std::atomic<int> waiters_{0};  // threads blocked until finished_ moves
+  std::mutex mutex_;             // for sleeping and waiting
   std::condition_variable wake_, done_;
   bool stop_ = false;
   std::thread worker_;
