@@ -60,8 +60,8 @@ KernelBuilder::Map KernelBuilder::IdentityMap() const {
   return map;
 }
 
-// The first reduction that is met walking from the root to what lies in memory. Each value is visited
-// once: a graph is no tree.
+// The first reduction that is met walking from the root to what lies in memory. Each value is
+// visited once: a graph is no tree.
 const Op* KernelBuilder::FindReduce(const Op* op, std::set<const Op*>& visited) {
   if (!visited.insert(op).second || find_(op)) return nullptr;
   if (op->code == OpCode::kReduce) return op;

@@ -14,6 +14,7 @@
 #include "python/ir_bindings.h"
 #include "python/kernel_bindings.h"
 #include "python/neff_bindings.h"
+#include "python/platform_bindings.h"
 
 PYBIND11_MODULE(_C, m) {
   using namespace neuron;
@@ -27,6 +28,7 @@ PYBIND11_MODULE(_C, m) {
   aten::RegisterOps();
   BindDevice(m);
   BindCompiler(m);
+  BindPlatform(m);
   BindKernels(m);
   BindGraph(m);
   BindIr(m);
