@@ -35,10 +35,10 @@ struct Isa {
 };
 
 constexpr Isa kIsas[] = {
-    {"portable", "x86-64", {16, false}},
-    {"avx2", "x86-64-v3", {32, false}},
-    {"avx512", "x86-64-v4", {64, true}},
-    {"avx512_bf16", "x86-64-v4", {64, true}},
+    {"portable", "x86-64", {16, false, MathOptions()}},
+    {"avx2", "x86-64-v3", {32, false, {.fma = true, .rounding = true, .scaling = false}}},
+    {"avx512", "x86-64-v4", {64, true, {.fma = true, .rounding = true, .scaling = true}}},
+    {"avx512_bf16", "x86-64-v4", {64, true, {.fma = true, .rounding = true, .scaling = true}}},
 };
 
 const Isa& FindIsa(const std::string& name) {

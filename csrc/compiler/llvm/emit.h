@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/llvm/math.h"
 #include "compiler/loop_ir.h"
 
 namespace neuron::codegen {
@@ -17,6 +18,7 @@ namespace neuron::codegen {
 struct VectorTarget {
   int register_bytes = 32;    // of a vector register
   bool masked_tails = false;  // masked loads and stores of every element size are native
+  MathOptions math;
 };
 
 class Emitter {

@@ -87,7 +87,8 @@ Value* Emitter::EmitFloat(const loop::Inst& inst, std::vector<Value*> args) {
       break;
   }
   if (args.size() == 1) {
-    Value* out = f64 ? EmitUnaryF64(b_, inst.op, args[0]) : EmitUnaryF32(b_, inst.op, args[0]);
+    Value* out = f64 ? EmitUnaryF64(b_, inst.op, args[0], target_.math)
+                     : EmitUnaryF32(b_, inst.op, args[0], target_.math);
     if (out != nullptr) return out;
   }
   return EmitHelperCall(inst, args);

@@ -1,5 +1,8 @@
 #include "compiler/llvm/math.h"
 
+#include "compiler/llvm/math_functions.h"
+#include "compiler/llvm/math_value.h"
+
 namespace neuron::codegen {
 
 using ir::OpCode;
@@ -7,36 +10,53 @@ using llvm::Value;
 
 namespace {
 
-llvm::Type* Like(const Value* value, llvm::Type* scalar) {
-  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
-  return vector ? llvm::FixedVectorType::get(scalar, vector->getNumElements()) : scalar;
+// Integers without rounding instructions. Adding and subtracting 2^23 (f64: 2^52) rounds |x| to the
+// nearest even integer; from there on, x is one. The sign of x stays, also that of zeros.
+Num RoundPortable(OpCode op, Num x) {
+  const double big = x.value->getType()->getScalarType()->isDoubleTy() ? 0x1p52 : 0x1p23;
+  const Num a = Abs(x);
+  const Num sign = SignBit(x);
+  const Num nearest = (a + big) - big;
+  const Num signed_nearest = WithSign(nearest, sign);
+  Num out = nearest;
+  if (op == OpCode::kTrunc) out = Select(nearest > a, nearest - 1.0, nearest);
+  if (op == OpCode::kFloor) {
+    out = Abs(Select(signed_nearest > x, signed_nearest - 1.0, signed_nearest));
+  }
+  if (op == OpCode::kCeil) {
+    out = Abs(Select(signed_nearest < x, signed_nearest + 1.0, signed_nearest));
+  }
+  return Select(a < big, WithSign(out, sign), x);
 }
 
-Value* EmitSimple(llvm::IRBuilderBase& b, OpCode op, Value* x) {
-  llvm::Type* type = x->getType();
-  Value* one = llvm::ConstantFP::get(type, 1.0);
-  Value* zero = llvm::ConstantFP::get(type, 0.0);
+Value* EmitRounding(llvm::IRBuilderBase& b, OpCode op, Value* x, MathOptions options) {
+  if (!options.rounding) return RoundPortable(op, {b, x}).value;
+  const auto id = op == OpCode::kFloor   ? llvm::Intrinsic::floor
+                  : op == OpCode::kCeil  ? llvm::Intrinsic::ceil
+                  : op == OpCode::kTrunc ? llvm::Intrinsic::trunc
+                                         : llvm::Intrinsic::roundeven;
+  return b.CreateUnaryIntrinsic(id, x);
+}
+
+// f32 and f64.
+Value* EmitSimple(llvm::IRBuilderBase& b, OpCode op, Value* value, MathOptions options) {
+  const Num x(b, value);
   switch (op) {
     case OpCode::kAbs:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+      return Abs(x).value;
     case OpCode::kNegate:
-      return b.CreateFNeg(x);
-    case OpCode::kSign: {
-      Value* sign = b.CreateSelect(b.CreateFCmpOLT(x, zero), llvm::ConstantFP::get(type, -1.0), x);
-      return b.CreateSelect(b.CreateFCmpOGT(x, zero), one, sign);  // NaN and zeros stay
-    }
+      return b.CreateFNeg(value);
+    case OpCode::kSign:  // NaN and zeros stay
+      return Select(x > 0.0, x.Constant(1.0), Select(x < 0.0, x.Constant(-1.0), x)).value;
     case OpCode::kFloor:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
     case OpCode::kCeil:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
     case OpCode::kTrunc:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
     case OpCode::kRoundNearestEven:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
+      return EmitRounding(b, op, value, options);
     case OpCode::kSqrt:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+      return Sqrt(x).value;
     case OpCode::kRsqrt:
-      return b.CreateFDiv(one, b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+      return (1.0 / Sqrt(x)).value;
     default:
       return nullptr;
   }
@@ -44,43 +64,79 @@ Value* EmitSimple(llvm::IRBuilderBase& b, OpCode op, Value* x) {
 
 }  // namespace
 
-Value* EmitUnaryF32(llvm::IRBuilderBase& b, OpCode op, Value* x) { return EmitSimple(b, op, x); }
-Value* EmitUnaryF64(llvm::IRBuilderBase& b, OpCode op, Value* x) { return EmitSimple(b, op, x); }
-Value* EmitPowF32(llvm::IRBuilderBase& b, Value* x, Value* y) {
-  (void)b, (void)x, (void)y;
-  return nullptr;
+Value* EmitUnaryF32(llvm::IRBuilderBase& b, OpCode op, Value* value, MathOptions options) {
+  const Num x(b, value);
+  switch (op) {
+#define NEURON_UNARY(Function) \
+  case OpCode::k##Function:    \
+    return Function(x).value;
+    NEURON_UNARY(Expm1)
+    NEURON_UNARY(Tanh)
+    NEURON_UNARY(Sinh)
+    NEURON_UNARY(Cosh)
+    NEURON_UNARY(Log)
+    NEURON_UNARY(Log2)
+    NEURON_UNARY(Log10)
+    NEURON_UNARY(Log1p)
+    NEURON_UNARY(Asinh)
+    NEURON_UNARY(Acosh)
+    NEURON_UNARY(Atanh)
+    NEURON_UNARY(Tan)
+    NEURON_UNARY(Asin)
+    NEURON_UNARY(Acos)
+    NEURON_UNARY(Atan)
+    NEURON_UNARY(Erf)
+    NEURON_UNARY(Erfc)
+    NEURON_UNARY(ErfInv)
+#undef NEURON_UNARY
+    case OpCode::kExp:
+      return Exp(x, options).value;
+    case OpCode::kExp2:
+      return Exp2(x, options).value;
+    case OpCode::kLogistic:
+      return Logistic(x, options).value;
+    case OpCode::kSin:
+      return Sin(x, options).value;
+    case OpCode::kCos:
+      return Cos(x, options).value;
+    default:
+      return EmitSimple(b, op, value, options);
+  }
 }
-Value* EmitAtan2F32(llvm::IRBuilderBase& b, Value* x, Value* y) {
-  (void)b, (void)x, (void)y;
-  return nullptr;
+
+Value* EmitUnaryF64(llvm::IRBuilderBase& b, OpCode op, Value* x, MathOptions options) {
+  return EmitSimple(b, op, x, options);
+}
+
+Value* EmitPowF32(llvm::IRBuilderBase& b, Value* x, Value* y) { return Pow({b, x}, {b, y}).value; }
+
+Value* EmitAtan2F32(llvm::IRBuilderBase& b, Value* y, Value* x) {
+  return Atan2({b, y}, {b, x}).value;
 }
 
 Value* EmitBf16ToF32(llvm::IRBuilderBase& b, Value* bits) {
-  llvm::Type* i32 = Like(bits, b.getInt32Ty());
-  return b.CreateBitCast(b.CreateShl(b.CreateZExt(bits, i32), 16), Like(bits, b.getFloatTy()));
+  const Num narrow(b, bits);
+  const Num wide(b, b.CreateZExt(bits, narrow.Like(b.getInt32Ty())));
+  return (wide << 16).AsFloat().value;
 }
 
-// Nearest even by integer arithmetic; NaN becomes 0x7fc0, as c10::BFloat16.
-Value* EmitRoundToBf16(llvm::IRBuilderBase& b, Value* x) {
-  llvm::Type* i32 = Like(x, b.getInt32Ty());
-  llvm::Type* i16 = Like(x, b.getInt16Ty());
-  Value* bits = b.CreateBitCast(x, i32);
-  Value* odd = b.CreateAnd(b.CreateLShr(bits, 16), llvm::ConstantInt::get(i32, 1));
-  Value* rounded = b.CreateAdd(bits, b.CreateAdd(odd, llvm::ConstantInt::get(i32, 0x7fff)));
-  Value* nan = b.CreateFCmpUNO(x, x);
-  rounded = b.CreateSelect(nan, llvm::ConstantInt::get(i32, 0x7fc00000), rounded);
-  return b.CreateTrunc(b.CreateLShr(rounded, 16), i16);
+Value* EmitRoundToBf16(llvm::IRBuilderBase& b, Value* value) {
+  const Num x(b, value);
+  const Num bits = x.AsInt();
+  const Num rounded = bits + (((bits >> 16) & 1) + bits.Bits(0x7fff));
+  const Num out = Select(IsNan(x), bits.Bits(0x7fc00000), rounded) >> 16;
+  return b.CreateTrunc(out.value, x.Like(b.getInt16Ty()));
 }
 
-// The first comparison fails for NaN in x, the second catches NaN in y.
-Value* EmitMaximum(llvm::IRBuilderBase& b, Value* x, Value* y) {
-  Value* larger = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
-  return b.CreateSelect(b.CreateFCmpUNO(x, x), x, larger);
+// The first selection is one maxps, which gives y if either is NaN: only NaN in x is left to mend.
+Value* EmitMaximum(llvm::IRBuilderBase& b, Value* x_value, Value* y_value) {
+  const Num x(b, x_value), y(b, y_value);
+  return Select(IsNan(x), x, Select(x > y, x, y)).value;
 }
 
-Value* EmitMinimum(llvm::IRBuilderBase& b, Value* x, Value* y) {
-  Value* smaller = b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);
-  return b.CreateSelect(b.CreateFCmpUNO(x, x), x, smaller);
+Value* EmitMinimum(llvm::IRBuilderBase& b, Value* x_value, Value* y_value) {
+  const Num x(b, x_value), y(b, y_value);
+  return Select(IsNan(x), x, Select(x < y, x, y)).value;
 }
 
 }  // namespace neuron::codegen
