@@ -37,7 +37,8 @@ void Enqueue(platform::Queue& queue, py::function function) {
         const py::gil_scoped_acquire gil;
         const std::unique_ptr<py::function> owned(f);
       });
-  const py::gil_scoped_release release;  // the ring may be full, and its tasks may need the interpreter
+  const py::gil_scoped_release
+      release;  // the ring may be full, and its tasks may need the interpreter
   queue.Enqueue([shared] {
     const py::gil_scoped_acquire gil;
     try {
