@@ -74,6 +74,8 @@ Value* Emitter::EmitFloat(const loop::Inst& inst, std::vector<Value*> args) {
     case OpCode::kMinimum:
       return EmitMinimum(b_, args[0], args[1]);
     case OpCode::kFma:
+      // Without the instruction LLVM would call the C library, which generated code cannot.
+      if (!target_.math.fma) Unsupported(inst, f64 ? DType::kF64 : DType::kF32);
       return b_.CreateIntrinsic(args[0]->getType(), llvm::Intrinsic::fma, args);
     case OpCode::kPower:
     case OpCode::kAtan2: {

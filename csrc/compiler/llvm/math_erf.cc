@@ -11,7 +11,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
-// An odd polynomial, and 1 - 2^P(|x|) where |x| > 0.875: there an error of P counts for a fifth or
+// An odd polynomial, and 1 - 2^P(|x|) where |x| > 1: there an error of P counts for a fifth or
 // less. It is 1 from 3.92 on.
 Num Erf(Num x) {
   const Num a = AtMost(Abs(x), 4.0);
@@ -22,7 +22,7 @@ Num Erf(Num x) {
   const Num r = exponent - n.value;
   const Num power = MulAdd(Polynomial(r, poly::kExp2F32), r, r.Constant(1.0));
   const Num large = 1.0 - power * PowerOfTwo(n.low, x);
-  return WithSign(Select(a < 0.875, small, large), SignBit(x));
+  return WithSign(Select(a < 1.0, small, large), SignBit(x));
 }
 
 // e^(-x^2) P(3 / (3 + |x|)) in f64. It rounds to 0 from 10.06 on.
