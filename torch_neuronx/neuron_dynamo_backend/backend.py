@@ -73,6 +73,10 @@ def neuron_backend(
             "compiled once and kept."
         )
     _check_options(mode, options)
+    # A second shape would otherwise come in as a symbol, to be specialised here and, for a guard of
+    # Dynamo's that then fails, once more. It is the process's setting: whoever compiles for
+    # another backend too passes dynamic=True there.
+    torch._dynamo.config.automatic_dynamic_shapes = False
     compiler = functools.partial(compile_graph, name=get_model_name())
     backend = aot_autograd(
         fw_compiler=compiler,
