@@ -53,10 +53,10 @@ int64_t Choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
   const bool dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kBFloat16 ||
                      query.scalar_type() == at::kHalf || query.scalar_type() == at::kDouble;
   const bool mask = !attn_mask || !attn_mask->defined() || !attn_mask->requires_grad();
-  const bool heads =
-      key.dim() == 4 &&
-      (key.size(1) == query.size(1) || (enable_gqa && query.size(1) % key.size(1) == 0)) &&
-      value.dim() == 4 && value.size(1) == key.size(1);
+  const bool heads = key.dim() == 4 &&
+                     (key.size(1) == query.size(1) ||
+                      (enable_gqa && key.size(1) > 0 && query.size(1) % key.size(1) == 0)) &&
+                     value.dim() == 4 && value.size(1) == key.size(1);
   const bool batch = heads && key.size(0) == query.size(0) && value.size(0) == query.size(0);
   (void)scale;
   const bool fused = dtype && is(query) && is(key) && is(value) && batch && mask &&
@@ -75,6 +75,7 @@ REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &neuron::aten::Choose)
 namespace neuron::aten {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_fused_sdp_choice", TORCH_FN(Choose));
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(FusedAttention));
 }
 

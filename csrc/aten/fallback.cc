@@ -36,23 +36,25 @@ void Boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) { CpuFallbac
 
 }  // namespace
 
-void CpuFallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const std::string name = NameOf(op);
+void NoteFallback(const std::string& name, int64_t bytes) {
   if (!Guarded([] { return env::GetBool(env::Id::kBoolFallbackEnabled); })) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, name,
         " has no lowering for these arguments on neuron, and NEURON_FALLBACK_ENABLED=0 "
         "forbids running it on the CPU: unset it, or move the tensors with .cpu() first");
   }
+  if (!runtime::CountFallback(name, bytes)) return;
+  const std::string site = PythonCallSite();
+  Warn(name + " is not lowered for these arguments and runs on the CPU" +
+       (site.empty() ? "" : " (called at " + site + ")") +
+       "; torch_neuronx.get_fallback_ops() lists all such ops");
+}
+
+void CpuFallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   int64_t bytes = 0;
   const size_t n = op.schema().arguments().size();
   for (size_t i = stack->size() - n; i < stack->size(); ++i) bytes += DeviceBytes((*stack)[i]);
-  if (runtime::CountFallback(name, bytes)) {
-    const std::string site = PythonCallSite();
-    Warn(name + " is not lowered for these arguments and runs on the CPU" +
-         (site.empty() ? "" : " (called at " + site + ")") +
-         "; torch_neuronx.get_fallback_ops() lists all such ops");
-  }
+  NoteFallback(NameOf(op), bytes);
   at::native::cpu_fallback(op, stack);
 }
 

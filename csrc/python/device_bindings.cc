@@ -4,6 +4,10 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Generator.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "aten/call_site.h"
 #include "aten/device/generator.h"
 #include "runtime/allocator.h"
@@ -18,10 +22,26 @@ namespace py = pybind11;
 namespace neuron {
 namespace {
 
-// Frames of these packages are not the user's.
+// Directories of the packages whose frames are not the user's, each ending in '/'. Not any folder
+// of such a name: the user's own project may be called so. Needs the GIL.
+const std::vector<std::string>& LibraryFolders() {
+  // Never destroyed: queues report errors until the process ends.
+  static auto* const folders = new std::vector<std::string>();
+  if (!folders->empty()) return *folders;
+  const py::dict modules = py::module_::import("sys").attr("modules");
+  std::vector<std::string> found;
+  for (const char* name : {"torch", "torch_neuronx"}) {
+    if (!modules.contains(name) || !py::hasattr(modules[name], "__path__")) continue;
+    for (const py::handle path : modules[name].attr("__path__"))
+      found.push_back(path.cast<std::string>() + "/");
+  }
+  if (folders->empty()) *folders = std::move(found);  // Python code above may have let others in
+  return *folders;
+}
+
 bool IsLibraryFrame(const std::string& file) {
-  return file.find("/torch/") != std::string::npos ||
-         file.find("/torch_neuronx/") != std::string::npos;
+  return std::any_of(LibraryFolders().begin(), LibraryFolders().end(),
+                     [&](const std::string& folder) { return file.starts_with(folder); });
 }
 
 std::string CallSite() {

@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 
 #include "aten/device/errors.h"
+#include "aten/dtype.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
@@ -58,6 +59,17 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     } catch (const Error&) {
       return 0;
     }
+  }
+
+  // The dtypes that the device computes with and converts between.
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    Guarded([&] { runtime::DefaultStream(Index(device)); });  // throws if there is no such device
+    c10::DeviceCapability out;
+    auto& has = out.capability_data.supported_scalar_types;
+#define NEURON_HAS(type, name) has.has_##name = ToDType(c10::ScalarType::name).has_value();
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(NEURON_HAS)
+#undef NEURON_HAS
+    return out;
   }
 
   c10::Stream getStream(c10::Device device) const override {

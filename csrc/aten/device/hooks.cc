@@ -58,7 +58,7 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
                 "the pointer does not belong to a neuron tensor");
     return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)};
   }
-  bool isPinnedPtr(const void* data) const override { return IsPinned(data); }
+  bool isPinnedPtr(const void* data) const override { return PinnedBlock(data) != nullptr; }
   c10::Allocator* getPinnedMemoryAllocator() const override { return PinnedAllocator(); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     ResizeStorage(storage.unsafeGetStorageImpl(), bytes);

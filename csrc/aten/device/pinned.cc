@@ -1,7 +1,8 @@
 #include "aten/device/pinned.h"
 
-#include <c10/core/impl/alloc_cpu.h>
+#include <c10/util/Exception.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -9,9 +10,16 @@
 namespace neuron::aten {
 namespace {
 
+constexpr size_t kPage = 4096;
+
+struct Block {
+  std::shared_ptr<void> memory;
+  size_t bytes = 0;
+};
+
 struct Blocks {
   std::mutex mutex;
-  std::map<const char*, size_t> sizes;  // by start
+  std::map<const char*, Block> by_start;
 };
 
 Blocks& All() {
@@ -20,21 +28,27 @@ Blocks& All() {
 }
 
 void Free(void* data) {
-  {
-    std::lock_guard lock(All().mutex);
-    All().sizes.erase(static_cast<const char*>(data));
-  }
-  c10::free_cpu(data);
+  if (data == nullptr) return;
+  Block freed;  // released after the lock
+  std::lock_guard lock(All().mutex);
+  const auto it = All().by_start.find(static_cast<const char*>(data));
+  freed = std::move(it->second);
+  All().by_start.erase(it);
 }
 
 class Pinned final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes == 0) return {nullptr, nullptr, &Free, c10::Device(c10::DeviceType::CPU)};
-    void* data = c10::alloc_cpu(bytes);
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (bytes == 0) return {nullptr, nullptr, &Free, cpu};
+    const size_t rounded = bytes > SIZE_MAX - kPage ? 0 : (bytes + kPage - 1) / kPage * kPage;
+    void* data = rounded == 0 ? nullptr : std::aligned_alloc(kPage, rounded);
+    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "cannot allocate ", bytes,
+                     " bytes of pinned host memory");
     std::lock_guard lock(All().mutex);
-    All().sizes[static_cast<const char*>(data)] = bytes;
-    return {data, data, &Free, c10::Device(c10::DeviceType::CPU)};
+    All().by_start[static_cast<const char*>(data)] = {std::shared_ptr<void>(data, &std::free),
+                                                      bytes};
+    return {data, data, &Free, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
   void copy_data(void* destination, const void* source, size_t count) const override {
@@ -49,13 +63,13 @@ c10::Allocator* PinnedAllocator() {
   return &allocator;
 }
 
-bool IsPinned(const void* data) {
+std::shared_ptr<const void> PinnedBlock(const void* data) {
   const auto* address = static_cast<const char*>(data);
   std::lock_guard lock(All().mutex);
-  auto it = All().sizes.upper_bound(address);
-  if (it == All().sizes.begin()) return false;
+  auto it = All().by_start.upper_bound(address);
+  if (it == All().by_start.begin()) return nullptr;
   --it;
-  return address < it->first + it->second;
+  return address < it->first + it->second.bytes ? it->second.memory : nullptr;
 }
 
 }  // namespace neuron::aten

@@ -3,10 +3,14 @@
 
 #include <c10/core/Allocator.h>
 
+#include <memory>
+
 namespace neuron::aten {
 
+// Page-aligned blocks.
 c10::Allocator* PinnedAllocator();
-// True for any address inside a block of PinnedAllocator.
-bool IsPinned(const void* data);
+// The block of PinnedAllocator that holds this address, null if none does. Whoever keeps it keeps
+// the memory, after its tensor was freed too: a copy that is still under way does.
+std::shared_ptr<const void> PinnedBlock(const void* data);
 
 }  // namespace neuron::aten
