@@ -174,7 +174,10 @@ def test_batches(isa, data):
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
-    "m,n,k", [(300, 520, 1100), (530, 250, 700), (16, 1000, 1537), (5, 300, 2049), (1030, 3, 515)]
+    "m,n,k",
+    [(300, 520, 1100), (530, 250, 700), (16, 1000, 1537), (5, 300, 2049), (1030, 3, 515)]
+    # Several slices of k, each operand the shared one.
+    + [(30, 70, 9001), (75, 33, 12289), (64, 64, 8192)],
 )
 @pytest.mark.parametrize("layout", ["row", "column"])
 def test_many_blocks(isa, dtype, m, n, k, layout):
