@@ -4,7 +4,8 @@ python -m benchmarks.compile [--models tiny_dit,small_unet] [--dtypes float32] [
 python -m benchmarks.compile --compile-time    (each in a fresh process: cold, then warm)
 
 The first compiled call of each contender in the alternating run is printed too, but only
---compile-time says what a compile costs: there caches are empty first, then those of the process before.
+--compile-time says what a compile costs: there caches are empty at first, then those that the
+process before left.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def inference(name: str, module: torch.nn.Module, inputs: Inputs) -> Callable[[]
 
         names = [k for k, v in inputs.items() if isinstance(v, torch.Tensor)]
         example = {k: inputs[k] for k in names}
-        native = openvino.compile_model(openvino.convert_model(module, example_input=example), "CPU")
+        native = openvino.compile_model(
+            openvino.convert_model(module, example_input=example), "CPU"
+        )
         arrays = [inputs[k].numpy() for k in names]
         return lambda: native(arrays)
     run = module if name.endswith("eager") else compiled(module, name)
@@ -88,11 +91,7 @@ def prepare(model: str, contender: str, dtype: torch.dtype) -> Callable[[], Any]
 
 def contenders(model: str, wanted: list[str]) -> list[str]:
     have = importlib.util.find_spec("openvino") is not None
-    return [
-        c
-        for c in wanted
-        if not (c.startswith("openvino") and (not have or model in TRAINING))
-    ]
+    return [c for c in wanted if not (c.startswith("openvino") and (not have or model in TRAINING))]
 
 
 def run_times(args: argparse.Namespace) -> None:
@@ -114,7 +113,9 @@ def run_times(args: argparse.Namespace) -> None:
                 print(f"{model}, {dtype_name}: {name} ready in {time.perf_counter() - start:.1f} s")
                 runs[name] = call
             results = alternate(runs, args.rounds)
-            print(table("model", [(f"{model}, {dtype_name}", results)], 1e-3, "ms"), "\n", flush=True)
+            print(
+                table("model", [(f"{model}, {dtype_name}", results)], 1e-3, "ms"), "\n", flush=True
+            )
 
 
 def first_call(model: str, contender: str, dtype: str) -> None:

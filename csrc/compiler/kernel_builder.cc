@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "platform/host/executable.h"
+
 namespace neuron::compiler {
 
 using ir::Op;
@@ -10,6 +12,8 @@ using ir::OpCode;
 using loop::Kind;
 
 namespace {
+
+constexpr int kStoreRoom = 8;
 
 // Operations whose result element needs exactly the same element of each operand.
 bool IsElementwise(OpCode code) {
@@ -47,6 +51,11 @@ int KernelBuilder::Slot(int operand, int64_t byte_offset) {
   return static_cast<int>(slots_.size()) - 1;
 }
 
+// Loads leave room for a few stores.
+bool KernelBuilder::Full() const {
+  return static_cast<int>(slots_.size()) >= host::kMaxOperands - kStoreRoom;
+}
+
 int KernelBuilder::ScalarSlot(int scalar) {
   const auto it = std::find(scalars_.begin(), scalars_.end(), scalar);
   if (it != scalars_.end()) return static_cast<int>(it - scalars_.begin());
@@ -70,6 +79,15 @@ const Op* KernelBuilder::FindReduce(const Op* op, std::set<const Op*>& visited) 
     if (const Op* found = FindReduce(operand, visited)) return found;
   }
   return nullptr;
+}
+
+// After more loads than a kernel has operands: what to compute first. An operand that this kernel
+// has read much for, or the operation itself.
+int KernelBuilder::NeedForRoom(const Op* op) {
+  for (const Op* operand : op->operands) {
+    if (IsElementwise(operand->code) && !find_(operand)) return Need(operand);
+  }
+  return op == root_ ? -1 : Need(op);
 }
 
 bool KernelBuilder::FixDomain(const Op* root) {
@@ -125,11 +143,13 @@ bool KernelBuilder::AddRoot(const Op* root, const Place& place) {
   if (!map) return false;
   const size_t raws = raws_.size();
   const size_t written = written_.size();
+  const size_t slots = slots_.size();
   root_ = root;
   const int value = Emit(root, *map);
-  if (value < 0) {
+  if (value < 0 || static_cast<int>(slots_.size()) >= host::kMaxOperands) {
     raws_.resize(raws);
     written_.resize(written);
+    slots_.resize(slots);
     std::erase_if(memo_, [&](const auto& entry) { return entry.second >= static_cast<int>(raws); });
     return false;
   }
@@ -182,7 +202,7 @@ int KernelBuilder::EmitNew(const Op* op, const Map& map) {
     raw.inst.dtype = op->type.dtype;
     for (const Op* operand : op->operands) {
       const int id = Emit(operand, map);
-      if (id < 0) return -1;
+      if (id < 0) return needed_ == nullptr ? NeedForRoom(op) : -1;
       raw.inst.operands.push_back(id);
     }
     if (op->code == OpCode::kCompare) raw.inst.detail = op->String("direction");
@@ -302,6 +322,7 @@ int KernelBuilder::EmitRng(const Op* op, const Map& map) {
 // instruction).
 int KernelBuilder::EmitLoad(const Place& place, const Map& map,
                             const std::vector<std::pair<int, int>>& indirect_dims, bool wrap) {
+  if (Full()) return -1;
   Raw raw;
   raw.inst.kind = Kind::kLoad;
   raw.inst.dtype = place.dtype;

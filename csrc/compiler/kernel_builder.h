@@ -88,6 +88,8 @@ class KernelBuilder {
   int EmitConvert(int inst, DType to);
   int Push(Raw raw);
   int Need(const ir::Op* op);
+  int NeedForRoom(const ir::Op* op);
+  bool Full() const;
   int Slot(int operand, int64_t byte_offset);
   int ScalarSlot(int scalar);
   Affine Constant(int64_t value) const { return {std::vector<int64_t>(sizes_.size(), 0), value}; }

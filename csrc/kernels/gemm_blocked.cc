@@ -80,8 +80,8 @@ class Blocked {
       const int64_t panels = std::min(piece, shared.panels() - first);
       (share_a ? partial_row_ : partial_column_) = first * shared.width;
       if (slices_ > 1) {
-        partial_ = Buffer(Scratch::kPartial,
-                          panels * shared.width * own_columns * kernels_.sum_bytes);
+        partial_ =
+            Buffer(Scratch::kPartial, panels * shared.width * own_columns * kernels_.sum_bytes);
       }
       for (begin_ = 0; begin_ == 0 || begin_ < p_.k; begin_ += slice_) {
         MultiplySlice({nullptr, first, panels}, share_a, run, threads);
@@ -136,12 +136,14 @@ class Blocked {
   // their pages stay at hand.
   void Pack(const Side& side, int64_t first, int64_t count, char* to) const {
     const int64_t length = SliceLength();
-    const int64_t rows = side.k_stride == 1 || count == 1 ? std::max<int64_t>(length, 1) : kPackRows;
+    const int64_t rows =
+        side.k_stride == 1 || count == 1 ? std::max<int64_t>(length, 1) : kPackRows;
     for (int64_t k = 0; k < length; k += rows) {
       for (int64_t i = 0; i < count; ++i) {
         const int64_t start = (first + i) * side.width;
         PackArgs args{};
-        args.source = side.data + (start * side.stride + (begin_ + k) * side.k_stride) * p_.element_bytes;
+        args.source =
+            side.data + (start * side.stride + (begin_ + k) * side.k_stride) * p_.element_bytes;
         args.stride = side.stride;
         args.k_stride = side.k_stride;
         args.k = std::min(rows, length - k);
@@ -171,9 +173,9 @@ class Blocked {
     char* sums = nullptr;
     if (slices_ > 1) {
       stride = partial_stride_;
-      sums = partial_ + ((a.first * a_.width - partial_row_) * stride + b.first * b_.width -
-                         partial_column_) *
-                            kernels_.sum_bytes;
+      sums = partial_ +
+             ((a.first * a_.width - partial_row_) * stride + b.first * b_.width - partial_column_) *
+                 kernels_.sum_bytes;
     } else {
       sums = Buffer(Scratch::kSums, a.count * a_.width * stride * kernels_.sum_bytes);
     }
@@ -233,8 +235,8 @@ class Blocked {
 
   const GemmProblem& p_;
   const GemmKernels& kernels_;
-  int64_t slices_, slice_;  // of k: their number and the elements of each but a shorter last one
-  int64_t begin_ = 0;       // of the slice at hand
+  int64_t slices_, slice_;   // of k: their number and the elements of each but a shorter last one
+  int64_t begin_ = 0;        // of the slice at hand
   char* partial_ = nullptr;  // sums of the slices before, if there are several
   int64_t partial_stride_ = 0, partial_row_ = 0, partial_column_ = 0;
   Side a_, b_;

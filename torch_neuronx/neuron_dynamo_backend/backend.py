@@ -60,7 +60,7 @@ def neuron_backend(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    from .lower import compile_graph
+    from .program import compile_graph
 
     if unknown:
         raise ValueError(

@@ -1,17 +1,14 @@
-"""An AOTAutograd graph, node by node, into the C++ graph builder."""
+"""Nodes of an AOTAutograd graph, one by one, into the C++ graph builder."""
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
 from .. import _C
-
-_counter = itertools.count()
 
 DTYPES = {
     torch.bool: "b8",
@@ -55,13 +52,6 @@ class UnsupportedOp(NotImplementedError):
     """An op of the graph has no lowering."""
 
 
-class _Constant:
-    """A number that stands where the graph had a SymInt."""
-
-    def __init__(self, value: int | float | bool) -> None:
-        self.value = value
-
-
 def _type(value: torch.Tensor) -> tuple[str, list[int]]:
     if value.dtype not in DTYPES:
         raise UnsupportedOp(f"dtype {value.dtype} is not supported by backend 'neuron'")
@@ -97,65 +87,73 @@ def _where(node: torch.fx.Node) -> str:
     )
 
 
-class _Lowering:
-    def __init__(self, gm: torch.fx.GraphModule, name: str) -> None:
-        self.gm = gm
+class NotLowered(UnsupportedOp):
+    """A node that the table cannot express, though other nodes of the graph may be compiled."""
+
+    def __init__(self, node: torch.fx.Node, message: str) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+def describe(node: torch.fx.Node, reason: str) -> str:
+    return (
+        f"backend 'neuron' cannot compile {node.target}: {reason}{_where(node)}\n"
+        "Leave the code around it to eager mode with torch.compiler.disable, or report the op."
+    )
+
+
+def is_symbolic(node: torch.fx.Node) -> bool:
+    """Arithmetic on sizes: known when the graph is compiled."""
+    target = node.target
+    if target in (operator.getitem,) or isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    return target._schema.name in ("aten::sym_size", "aten::sym_stride", "aten::sym_numel")
+
+
+def in_table(node: torch.fx.Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return target is operator.getitem or is_symbolic(node)
+    return (
+        target._schema.name == f"aten::{FUSED_ATTENTION}"
+        or is_symbolic(node)
+        or _C.graph.lowered(table_name(target))
+    )
+
+
+class Lowering:
+    """One executable from some nodes of a graph.
+
+    ``constants``: values of nodes that are no tensors. Tensors from outside, in the order of
+    :attr:`inputs`, are the executable's inputs; ``outputs`` its results.
+    """
+
+    def __init__(self, name: str, constants: dict[torch.fx.Node, Any]) -> None:
         self.builder = _C.graph.Builder(name)
-        self.values: dict[torch.fx.Node, Any] = {}
-        self.tensor_inputs: list[int] = []  # positions of the tensors among the graph's inputs
-        self.constants: list[torch.Tensor] = []  # further inputs: tensors that the graph holds
+        self.values: dict[torch.fx.Node, Any] = dict(constants)
+        self.inputs: list[torch.fx.Node] = []
         self.default_float = DTYPES[torch.get_default_dtype()]
 
-    def run(self) -> None:
-        position = 0
-        for node in self.gm.graph.nodes:
-            if node.op == "placeholder":
-                self.placeholder(node, position)
-                position += 1
-            elif node.op == "get_attr":
-                self.attribute(node)
-            elif node.op == "call_function":
-                self.values[node] = self.call(node)
-            elif node.op == "output":
-                self.output(node)
-            else:
-                raise UnsupportedOp(
-                    f"backend 'neuron' does not know graph nodes of kind {node.op} ({node})"
-                )
+    def run(self, nodes: Iterable[torch.fx.Node], outputs: Sequence[torch.fx.Node]) -> None:
+        for node in nodes:
+            for operand in node.all_input_nodes:
+                if operand not in self.values:
+                    self.values[operand] = self.input(operand.meta["val"])
+                    self.inputs.append(operand)
+            self.values[node] = self.call(node)
+        for node in outputs:
+            strides = [int(s) for s in node.meta["val"].stride()]
+            self.builder.output(self.values[node], strides)
 
     def input(self, tensor: torch.Tensor) -> Any:
         dtype, dims = _type(tensor)
         return self.builder.input(dtype, dims, [int(s) for s in tensor.stride()])
 
-    def placeholder(self, node: torch.fx.Node, position: int) -> None:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            self.tensor_inputs.append(position)
-            self.values[node] = self.input(value)
-        elif isinstance(value, (int, torch.SymInt)):
-            self.values[node] = _Constant(int(value))  # specialises: another value is another graph
-        elif isinstance(value, (float, torch.SymFloat)):
-            self.values[node] = _Constant(float(value))
-        else:
-            self.values[node] = value
-
-    def attribute(self, node: torch.fx.Node) -> None:
-        value = self.gm
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
-        if not isinstance(value, torch.Tensor):
-            raise UnsupportedOp(
-                f"backend 'neuron' does not support the graph's attribute {node.target} "
-                f"of type {type(value).__name__}"
-            )
-        self.constants.append(value)
-        self.values[node] = self.input(value)
-
     def resolve(self, value: Any) -> Any:
         if isinstance(value, torch.fx.Node):
             value = self.values[value]
-        if isinstance(value, _Constant):
-            return value.value
         if isinstance(value, (list, tuple)):
             return [self.resolve(v) for v in value]
         if isinstance(value, (torch.SymInt, torch.SymBool)):
@@ -166,25 +164,12 @@ class _Lowering:
         target = node.target
         if target is operator.getitem:
             return self.values[node.args[0]][node.args[1]]
-        if not isinstance(target, torch._ops.OpOverload):
-            scalars = self.resolve(list(node.args))
-            if all(isinstance(s, (int, float, bool)) for s in scalars) and not node.kwargs:
-                return _Constant(target(*scalars))  # arithmetic on sizes
-            raise UnsupportedOp(self.message(node, f"{target} is not an ATen op"))
         if target._schema.name == f"aten::{FUSED_ATTENTION}":
             return self.attention(node)
-        if target._schema.name in ("aten::sym_size", "aten::sym_stride", "aten::sym_numel"):
-            return _Constant(int(node.meta["val"]))
         try:
             return self.lower(node, table_name(target), self.schema_args(node))
         except NotImplementedError as error:
-            raise UnsupportedOp(self.message(node, str(error))) from error
-
-    def message(self, node: torch.fx.Node, reason: str) -> str:
-        return (
-            f"backend 'neuron' cannot compile {node.target}: {reason}{_where(node)}\n"
-            "Leave the code around it to eager mode with torch.compiler.disable, or report the op."
-        )
+            raise NotLowered(node, describe(node, str(error))) from error
 
     def schema_args(self, node: torch.fx.Node) -> list[tuple[str, str, Any]]:
         out = []
@@ -232,7 +217,7 @@ class _Lowering:
     def attention(self, node: torch.fx.Node) -> list[Any]:
         args = {name: value for name, _, value in self.schema_args(node)}
         if args["dropout_p"]:
-            raise UnsupportedOp(self.message(node, "attention with dropout"))
+            raise NotLowered(node, describe(node, "attention with dropout"))
         head_dim = int(node.args[0].meta["val"].shape[-1])
         scale = args["scale"] if args.get("scale") is not None else head_dim**-0.5
         call = [
@@ -245,50 +230,3 @@ class _Lowering:
         ]
         results = [_type(value) for value in node.meta["val"][:2]]
         return self.builder.call("neuron::attention", call, results, self.default_float)
-
-    def output(self, node: torch.fx.Node) -> None:
-        self.results: list[
-            Any
-        ] = []  # per output: index of the executable's output, or the value itself
-        count = 0
-        for out in node.args[0]:
-            if isinstance(out, torch.fx.Node) and isinstance(out.meta.get("val"), torch.Tensor):
-                strides = [int(s) for s in out.meta["val"].stride()]
-                self.builder.output(self.values[out], strides)
-                self.results.append(("tensor", count))
-                count += 1
-            else:
-                self.results.append(("value", self.resolve(out)))
-
-
-def _on_device(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.device.type == "neuron" else tensor.to("neuron")
-
-
-def compile_graph(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, name: str
-) -> Callable[..., Any]:
-    """Compiles one graph of AOTAutograd; returns what AOTAutograd calls with a list of inputs."""
-    lowering = _Lowering(gm, f"{name}_{next(_counter)}")
-    lowering.run()
-    results = lowering.results
-    if not any(kind == "tensor" for kind, _ in results):
-        values = [value for _, value in results]
-        return _boxed(lambda inputs: values)
-    compiled = lowering.builder.compile()
-    positions = lowering.tensor_inputs
-    constants = [_on_device(c) for c in lowering.constants]
-
-    def run(inputs: list[Any]) -> list[Any]:
-        tensors = [_on_device(inputs[i]) for i in positions] + constants
-        inputs.clear()
-        outputs = compiled.run(tensors)
-        return [outputs[value] if kind == "tensor" else value for kind, value in results]
-
-    return _boxed(run)
-
-
-def _boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[..., Any]:
-    # AOTAutograd then passes one list, which may be emptied.
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
