@@ -1,5 +1,6 @@
 // The device's own operators: what the lowering table names "neuron::...", with their meta kernels.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/index.h>
 #include <torch/library.h>
 
@@ -19,17 +20,29 @@ at::Tensor& CopyMeta(const at::Tensor& self, at::Tensor& out) {
 std::tuple<at::Tensor, at::Tensor> AttentionMeta(const at::Tensor& query, const at::Tensor& key,
                                                  const at::Tensor& value,
                                                  const std::optional<at::Tensor>& attn_bias,
-                                                 bool is_causal, double scale) {
+                                                 bool is_causal, double scale, double dropout_p,
+                                                 const std::optional<at::Tensor>& philox_seed,
+                                                 const std::optional<at::Tensor>& philox_offset) {
   (void)key;
   (void)attn_bias;
   (void)is_causal;
   (void)scale;
+  (void)dropout_p;
+  (void)philox_seed;
+  (void)philox_offset;
   at::Tensor out =
       at::empty({query.size(0), query.size(2), query.size(1), value.size(3)}, query.options())
           .transpose(1, 2);
   at::Tensor lse =
       at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
   return {out, lse};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> AttentionBackwardMeta(
+    const at::Tensor&, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&, bool, double, double,
+    const std::optional<at::Tensor>&, const std::optional<at::Tensor>&) {
+  return {at::empty_like(query), at::empty_like(key), at::empty_like(value)};
 }
 
 at::Tensor IndexMeta(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
@@ -54,7 +67,11 @@ TORCH_LIBRARY(neuron, m) {
   m.def("nonzero(Tensor self, SymInt count) -> Tensor");
   m.def(
       "attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool is_causal, float "
-      "scale) -> (Tensor, Tensor)");
+      "scale, float dropout_p, Tensor? philox_seed, Tensor? philox_offset) -> (Tensor, Tensor)");
+  m.def(
+      "attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? "
+      "attn_bias, Tensor out, Tensor logsumexp, bool is_causal, float scale, float dropout_p, "
+      "Tensor? philox_seed, Tensor? philox_offset) -> (Tensor, Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(neuron, Meta, m) {
@@ -62,6 +79,7 @@ TORCH_LIBRARY_IMPL(neuron, Meta, m) {
   m.impl("index", TORCH_FN(IndexMeta));
   m.impl("nonzero", TORCH_FN(NonzeroMeta));
   m.impl("attention", TORCH_FN(AttentionMeta));
+  m.impl("attention_backward", TORCH_FN(AttentionBackwardMeta));
 }
 
 }  // namespace neuron::aten

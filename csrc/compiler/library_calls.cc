@@ -1,5 +1,7 @@
 #include "compiler/library_calls.h"
 
+#include <algorithm>
+
 #include "platform/host/library.h"
 #include "support/error.h"
 
@@ -76,6 +78,33 @@ void DescribeConvolution(const Op& op, const std::vector<Place>& places, Library
   }
 }
 
+bool IsAttention(const Op& op) {
+  return op.code == OpCode::kAttention || op.code == OpCode::kAttentionLse ||
+         op.code == OpCode::kAttentionGrad;
+}
+
+// Which result of a call an attention op is, as a bit: those of one call are in this order.
+int64_t ResultBit(const Op& op) {
+  if (op.code == OpCode::kAttentionLse) return 1;
+  if (op.code == OpCode::kAttention) return 2;
+  return op.String("of") == "q" ? 1 : op.String("of") == "k" ? 2 : 4;
+}
+
+// The call's ints: is_causal, whether there is a bias, the results that are wanted (sum of bits);
+// doubles: scale, dropout (-1: none, and no operand for seed and offset).
+void DescribeAttention(const Op& op, const std::vector<Place>& places,
+                       const std::vector<const Op*>& results, LibraryStep& step) {
+  const bool gradient = op.code == OpCode::kAttentionGrad;
+  step.name = gradient ? "attention_grad" : "attention";
+  for (const Place& place : places) step.tensors.push_back(Describe(place));
+  const bool drops = op.Has("dropout");
+  const size_t without_bias = (gradient ? 6 : 3) + (drops ? 1 : 0);
+  int64_t wanted = 0;
+  for (const Op* result : results) wanted += ResultBit(*result);
+  step.attributes.ints = {op.Int("is_causal"), op.operands.size() > without_bias, wanted};
+  step.attributes.doubles = {op.Double("scale"), drops ? op.Double("dropout") : -1};
+}
+
 }  // namespace
 
 bool IsLibraryOp(OpCode code) {
@@ -84,6 +113,7 @@ bool IsLibraryOp(OpCode code) {
     case OpCode::kConvolution:
     case OpCode::kAttention:
     case OpCode::kAttentionLse:
+    case OpCode::kAttentionGrad:
     case OpCode::kSort:
     case OpCode::kArgSort:
     case OpCode::kCumSum:
@@ -94,7 +124,34 @@ bool IsLibraryOp(OpCode code) {
   }
 }
 
-LibraryStep MakeLibraryStep(const Op& op, const std::vector<Place>& places) {
+std::vector<const Op*> ComputedTogether(const ir::Graph& graph, const Op& op) {
+  if (!IsAttention(op)) return {&op};
+  std::vector<const Op*> results;
+  for (const auto& owned : graph.ops()) {
+    const Op* other = owned.get();
+    if (!IsAttention(*other) || other->operands != op.operands) continue;
+    if ((other->code == OpCode::kAttentionGrad) != (op.code == OpCode::kAttentionGrad)) continue;
+    const auto same = [&](const char* name) {
+      return other->Has(name) == op.Has(name) &&
+             (!op.Has(name) || other->attributes.at(name) == op.attributes.at(name));
+    };
+    if (!same("is_causal") || !same("scale") || !same("dropout")) continue;
+    // Of equal values only one has a place here.
+    const bool repeated = std::any_of(results.begin(), results.end(), [&](const Op* have) {
+      return ResultBit(*have) == ResultBit(*other);
+    });
+    if (!repeated || other == &op) {
+      std::erase_if(results, [&](const Op* have) { return ResultBit(*have) == ResultBit(*other); });
+      results.push_back(other);
+    }
+  }
+  std::sort(results.begin(), results.end(),
+            [](const Op* a, const Op* b) { return ResultBit(*a) < ResultBit(*b); });
+  return results;
+}
+
+LibraryStep MakeLibraryStep(const Op& op, const std::vector<Place>& places,
+                            const std::vector<const Op*>& results) {
   LibraryStep step;
   for (const Place& place : places) step.operands.push_back({place.operand, place.byte_offset});
   switch (op.code) {
@@ -106,10 +163,8 @@ LibraryStep MakeLibraryStep(const Op& op, const std::vector<Place>& places) {
       break;
     case OpCode::kAttention:
     case OpCode::kAttentionLse:
-      step.name = op.code == OpCode::kAttention ? "attention" : "attention_lse";
-      for (const Place& place : places) step.tensors.push_back(Describe(place));
-      step.attributes.ints = {op.Int("is_causal")};
-      step.attributes.doubles = {op.Double("scale")};
+    case OpCode::kAttentionGrad:
+      DescribeAttention(op, places, results, step);
       break;
     case OpCode::kNonzero:
       step.name = "nonzero";
@@ -143,6 +198,8 @@ int64_t EstimateLibraryNanoseconds(const Op& op) {
                           std::max<int64_t>(1, weight.empty() ? 1 : weight[0]) / 16;
   } else if (op.code == OpCode::kAttention || op.code == OpCode::kAttentionLse) {
     per_element = 1 + op.operands[1]->type.dims[2] / 16;
+  } else if (op.code == OpCode::kAttentionGrad) {
+    per_element = 1 + op.operands[4]->type.dims[2] / 6;
   }
   return 500 + out * per_element;
 }

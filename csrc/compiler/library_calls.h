@@ -11,8 +11,13 @@ namespace neuron::compiler {
 
 bool IsLibraryOp(ir::OpCode code);
 
-// places: the operation's tensor operands in order, then its destination.
-host::LibraryStep MakeLibraryStep(const ir::Op& op, const std::vector<Place>& places);
+// The values of the graph that one call gives together, `op` among them, in the order in which the
+// call wants their places: an attention and its log-sum-exp, the gradients of one attention.
+std::vector<const ir::Op*> ComputedTogether(const ir::Graph& graph, const ir::Op& op);
+
+// places: the operation's tensor operands in order, then those of the results.
+host::LibraryStep MakeLibraryStep(const ir::Op& op, const std::vector<Place>& places,
+                                  const std::vector<const ir::Op*>& results);
 
 // Rough time on one core, from the number of operations.
 int64_t EstimateLibraryNanoseconds(const ir::Op& op);

@@ -355,35 +355,28 @@ class Planner {
     }
     Access access;
     for (const Place& place : places) access.reads.insert(place.operand);
-    access.writes.insert(destination.operand);
-    if (op->code == OpCode::kAttention) {
-      if (const auto lse = PlaceLogSumExp(op)) {
-        places.push_back(*lse);
-        access.writes.insert(lse->operand);
-      }
+    const std::vector<const Op*> results = ComputedTogether(graph_, *op);
+    for (const Op* result : results) {
+      places.push_back(result == op ? destination : PlaceResult(result));
+      access.writes.insert(places.back().operand);
     }
-    places.push_back(destination);
     Step step{};
     step.kind = Step::kLibrary;
-    step.library = MakeLibraryStep(*op, places);
+    step.library = MakeLibraryStep(*op, places, results);
     accesses_.push_back(std::move(access));
     executable_->estimated_ns += EstimateLibraryNanoseconds(*op);
     executable_->steps.push_back(std::move(step));
   }
 
-  // The output that wants the log-sum-exp of the rows of this attention: one call gives both.
-  std::optional<Place> PlaceLogSumExp(const Op* attention) {
+  // Where a further result of a library call goes: to the output that is that, or to a temporary.
+  Place PlaceResult(const Op* value) {
     for (int i = 0; i < static_cast<int>(graph_.outputs().size()); ++i) {
-      const Op* value = graph_.outputs()[i].value;
-      if (value->code != OpCode::kAttentionLse || done_.contains(i)) continue;
-      if (value->operands[0] != attention->operands[0] ||
-          value->operands[1] != attention->operands[1])
+      if (graph_.outputs()[i].value != value || done_.contains(i) || detached_.contains(i))
         continue;
       done_.insert(i);
-      places_[value] = OutputPlace(i);
-      return OutputPlace(i);
+      return places_[value] = OutputPlace(i);
     }
-    return std::nullopt;
+    return places_[value] = NewTemporary(value);
   }
 
   std::string KernelName() const {

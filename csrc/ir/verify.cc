@@ -21,7 +21,7 @@ constexpr struct {
     {"low", Kind::kInts},          {"high", Kind::kInts},      {"interior", Kind::kInts},
     {"padding", Kind::kInts},      {"dilation", Kind::kInts},  {"output_padding", Kind::kInts},
     {"lhs_batch", Kind::kInts},    {"rhs_batch", Kind::kInts}, {"lhs_contract", Kind::kInts},
-    {"rhs_contract", Kind::kInts},
+    {"rhs_contract", Kind::kInts}, {"of", Kind::kString},      {"dropout", Kind::kDouble},
 };
 
 // Why the value is not of the kind that its name asks for; empty if it is.

@@ -121,18 +121,19 @@ void VerifyAttentionBias(const Op& op, const Type& bias, const Dims& scores) {
   }
 }
 
-void VerifyAttention(const Op& op) {
-  const bool lse = op.code == OpCode::kAttentionLse;
-  const size_t fixed = lse ? 2 : 3;
-  Require(op, op.operands.size() == fixed || op.operands.size() == fixed + 1, "it takes ",
-          lse ? "q, k" : "q, k, v", " and perhaps a bias");
+// q, k, v, bias?, random? from operand `first` on. Returns the type of the attention's result.
+Type RequireAttentionOperands(const Op& op, size_t first) {
+  const bool drops = op.Has("dropout");
+  const size_t count = op.operands.size() - (drops ? 1 : 0);
+  Require(op, op.operands.size() > first && (count == first + 3 || count == first + 4),
+          "it takes q, k, v, perhaps a bias and, with dropout, seed and offset");
   RequireFlag(op, "is_causal");
-  const Type& q = op.operands[0]->type;
-  const Type& k = op.operands[1]->type;
+  const Type& q = op.operands[first]->type;
+  const Type& k = op.operands[first + 1]->type;
+  const Type& v = op.operands[first + 2]->type;
   RequireDType(op, q, kFloats, "q");
-  for (size_t i = 0; i < fixed; ++i) {
-    const Type& type = op.operands[i]->type;
-    Require(op, type.rank() == 4 && type.dtype == q.dtype,
+  for (const Type* type : {&q, &k, &v}) {
+    Require(op, type->rank() == 4 && type->dtype == q.dtype,
             "q, k and v must have rank 4 and one dtype");
   }
   Require(op, k.dims[0] == q.dims[0] && k.dims[3] == q.dims[3],
@@ -140,14 +141,37 @@ void VerifyAttention(const Op& op) {
   const int64_t kv_heads = k.dims[1];
   Require(op, kv_heads == q.dims[1] || (kv_heads > 0 && q.dims[1] % kv_heads == 0), "the ",
           kv_heads, " heads of k must divide the ", q.dims[1], " of q");
-  if (op.operands.size() > fixed) {
-    VerifyAttentionBias(op, op.operands[fixed]->type, {q.dims[0], q.dims[1], q.dims[2], k.dims[2]});
-  }
-  if (lse) return RequireResult(op, {DType::kF32, {q.dims[0], q.dims[1], q.dims[2]}});
-  const Type& v = op.operands[2]->type;
   Require(op, v.dims[0] == k.dims[0] && v.dims[1] == kv_heads && v.dims[2] == k.dims[2],
           "k [B,Hk,S,E] and v [B,Hk,S,Ev] must agree in B, Hk and S");
-  RequireResult(op, {q.dtype, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}});
+  if (count == first + 4) {
+    VerifyAttentionBias(op, op.operands[first + 3]->type,
+                        {q.dims[0], q.dims[1], q.dims[2], k.dims[2]});
+  }
+  if (drops) {
+    Require(op, op.Double("dropout") >= 0 && op.Double("dropout") <= 1,
+            "dropout must be in [0, 1]");
+    Require(op, op.operands.back()->type == Type{DType::kI64, {2}},
+            "seed and offset must be i64[2], are ", ToString(op.operands.back()->type));
+  }
+  return {q.dtype, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}};
+}
+
+void VerifyAttention(const Op& op) {
+  const Type result = RequireAttentionOperands(op, 0);
+  if (op.code == OpCode::kAttention) return RequireResult(op, result);
+  RequireResult(op, {DType::kF32, {result.dims[0], result.dims[1], result.dims[2]}});
+}
+
+void VerifyAttentionGrad(const Op& op) {
+  const Type result = RequireAttentionOperands(op, 3);
+  Require(op, op.operands[0]->type == result && op.operands[1]->type == result,
+          "grad and the attention's result must be ", ToString(result));
+  const Type lse{DType::kF32, {result.dims[0], result.dims[1], result.dims[2]}};
+  Require(op, op.operands[2]->type == lse, "the log-sum-exp must be ", ToString(lse), ", is ",
+          ToString(op.operands[2]->type));
+  const std::string& of = op.String("of");
+  Require(op, of == "q" || of == "k" || of == "v", "`of` must be q, k or v, is ", of);
+  RequireResult(op, op.operands[of == "q" ? 3 : of == "k" ? 4 : 5]->type);
 }
 
 void VerifyNonzero(const Op& op) {
@@ -177,6 +201,8 @@ void VerifyEngine(const Op& op) {
     case OpCode::kAttention:
     case OpCode::kAttentionLse:
       return VerifyAttention(op);
+    case OpCode::kAttentionGrad:
+      return VerifyAttentionGrad(op);
     case OpCode::kNonzero:
       return VerifyNonzero(op);
     case OpCode::kRngBits:

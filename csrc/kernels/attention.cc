@@ -35,9 +35,16 @@ void Check(const AttentionArgs& a) {
     NEURON_THROW(kInvalidArgument, "attention: ", a.heads, " heads are not a multiple of ",
                  a.kv_heads, " key heads");
   }
+  if (!(a.dropout >= 0 && a.dropout <= 1)) {
+    NEURON_THROW(kInvalidArgument, "attention: dropout ", a.dropout, " is not in [0, 1]");
+  }
 }
 
 }  // namespace
+
+int64_t DropoutCounters(int64_t batch, int64_t heads, int64_t q_len, int64_t kv_len) {
+  return batch * heads * q_len * ((kv_len + 3) / 4);
+}
 
 void Attention(const AttentionArgs& args, Isa isa) {
   Check(args);
@@ -65,6 +72,23 @@ void Attention(const AttentionArgs& args, Isa isa) {
   } else {
     for (int64_t i = 0; i < groups; ++i) group(i);
   }
+}
+
+void AttentionGrad(const AttentionGradArgs& args, Isa isa) {
+  const AttentionArgs& forward = args.forward;
+  Check(forward);
+  if (forward.batch == 0 || forward.heads == 0) return;
+  const AttentionProblem problem{forward, FindGemmKernels(forward.dtype, isa),
+                                 FindAttentionKernels(isa)};
+  const double work = static_cast<double>(forward.batch * forward.heads) *
+                      static_cast<double>(forward.q_len) * static_cast<double>(forward.kv_len) *
+                      static_cast<double>(forward.head_dim + forward.v_dim);
+  const bool parallel = ThreadPool::Get().size() > 1 && 2.5 * work >= kParallelWork;
+  if (forward.dtype == DType::kF64) return AttentionGradF64(args, parallel);
+  // The products of the probabilities are packed from f32, or from bf16 where pairs are multiplied.
+  const GemmKernels* probabilities =
+      problem.gemm->packed_bytes == 2 ? problem.gemm : FindGemmKernels(DType::kF32, isa);
+  AttentionGradBlocked(problem, *probabilities, args, parallel);
 }
 
 }  // namespace neuron::kernels

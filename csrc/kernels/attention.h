@@ -24,6 +24,10 @@ struct AttentionArgs {
   int64_t bias_strides[4] = {};     // batch, head, query, key
   bool causal = false;              // key j counts for query i if j <= i
   double scale = 1;
+  // Probability with which a softmax value is set to 0; the others are divided by 1 - dropout.
+  // Which ones: Philox with this seed, from counter `offset` on (DropoutCounters of them).
+  double dropout = 0;
+  uint64_t seed = 0, offset = 0;
   float* lse =
       nullptr;  // may be null; log of each row's sum of exponentials, -inf where all is masked
   int64_t lse_strides[3] = {};
@@ -36,5 +40,27 @@ struct AttentionArgs {
 // CPU kernel does); f64 in f64. Same bits whatever the number of threads. Throws kUnsupported for
 // other dtypes, kInvalidArgument if heads is not a multiple of kv_heads.
 void Attention(const AttentionArgs& args, Isa isa = ActiveIsa());
+
+// Counters that dropout takes, from the offset on.
+int64_t DropoutCounters(int64_t batch, int64_t heads, int64_t q_len, int64_t kv_len);
+
+// Gradients of Attention. forward: its arguments, with out and lse as it left them (lse is not read
+// in f64). Each gradient has the shape of what it is of and the dtype `forward.dtype`, and may be
+// null.
+struct AttentionGradArgs {
+  AttentionArgs forward;
+  const void* grad = nullptr;  // of out
+  int64_t grad_strides[4] = {};
+  void* dq = nullptr;
+  void* dk = nullptr;
+  void* dv = nullptr;
+  int64_t dq_strides[4] = {}, dk_strides[4] = {}, dv_strides[4] = {};
+};
+
+// Recomputes the probabilities block by block: memory grows with the lengths, not with their
+// product (T. Dao et al., FlashAttention, 2022, algorithm 4). Sums in f32 (f64 in f64); on
+// AVX512-BF16 rounds probabilities and their gradients to bf16 before they are multiplied. Same
+// bits whatever the number of threads. Throws as Attention.
+void AttentionGrad(const AttentionGradArgs& args, Isa isa = ActiveIsa());
 
 }  // namespace neuron::kernels

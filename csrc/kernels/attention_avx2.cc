@@ -11,13 +11,15 @@ namespace {
 // clang-format off: each builds on those before it
 #include "kernels/scalar.inc"
 #include "kernels/simd_avx2.inc"
+#include "kernels/philox.inc"
 #include "kernels/attention_softmax.inc"
+#include "kernels/attention_gradient.inc"
 // clang-format on
 
 }  // namespace
 
 const AttentionKernels& GetAttentionKernels() {
-  static constexpr AttentionKernels kKernels = {Softmax, Scale};
+  static constexpr AttentionKernels kKernels = {Softmax, Gradient, Scale};
   return kKernels;
 }
 

@@ -8,6 +8,16 @@
 
 namespace neuron::kernels {
 
+inline constexpr int kMaxBlockKeys = 512;
+
+// Dropout of a block. Row i's key j is word j % 4 of counter + i * row_counters + j / 4; it is kept
+// if that is at least the threshold.
+struct DropoutArgs {
+  bool active;
+  uint64_t seed, counter, row_counters;
+  uint32_t threshold;
+};
+
 // One block of scores of one head. Updates the running state of each row and turns its scores into
 // probabilities relative to the new maximum, in place: as f32, or as bf16 from the start of the
 // row.
@@ -23,13 +33,25 @@ struct SoftmaxArgs {
   bool causal;
   int64_t causal_keys;
   bool to_bf16;
+  DropoutArgs dropout;
   float* max;         // running maximum of each row, -inf at first
   float* sum;         // running sum of exponentials
   float* correction;  // out: what earlier results of each row are to be multiplied by
 };
 
+// One block of the gradient: see attention_gradient.inc. Of `block`, all but the running state is
+// used.
+struct GradientArgs {
+  SoftmaxArgs block;
+  float* grads;  // with the scores' stride
+  const float* lse;
+  const float* delta;  // sum of output * its gradient, of each row
+  float keep_scale;    // 1 / (1 - dropout's probability)
+};
+
 struct AttentionKernels {
   void (*softmax)(const SoftmaxArgs&);
+  void (*gradient)(const GradientArgs&);
   // x[i] *= factor for `count` elements.
   void (*scale)(float* x, int64_t count, float factor);
 };

@@ -30,6 +30,17 @@ bool AttendGroupInPlace(const AttentionProblem& problem, int64_t batch, int64_t 
 
 void AttendGroupF64(const AttentionProblem& problem, int64_t batch, int64_t kv_head, bool parallel);
 
+// The gradient; `probabilities` packs f32 or bf16, as the softmax writes them.
+void AttentionGradBlocked(const AttentionProblem& problem, const GemmKernels& probabilities,
+                          const AttentionGradArgs& args, bool parallel);
+void AttentionGradF64(const AttentionGradArgs& args, bool parallel);
+
+// Dropout of a head's block from `query` and `key` (a multiple of 4) on.
+DropoutArgs DescribeDropout(const AttentionArgs& args, int64_t batch, int64_t head, int64_t query,
+                            int64_t key);
+// What remains is divided by the probability of being kept: this is its inverse, 0 if nothing is.
+double KeepScale(const AttentionArgs& args);
+
 // What softmax needs for `rows` queries of a head from `query` on and keys from `key` on.
 SoftmaxArgs DescribeSoftmax(const AttentionProblem& problem, int64_t batch, int64_t head,
                             int64_t query, int64_t key, int64_t rows, int64_t keys);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <tuple>
 
 #include "kernels/attention.h"
 #include "kernels/cpu.h"
@@ -54,35 +55,83 @@ void RunGemm(const std::string& dtype, std::array<int64_t, 4> batch_m_n_k, uintp
   kernels::Gemm(g, chosen);
 }
 
-// sizes: batch, heads, kv_heads, q_len, kv_len, head_dim, v_dim. Strides in elements.
+// What attention and its gradient take alike. sizes: batch, heads, kv_heads, q_len, kv_len,
+// head_dim, v_dim. Strides in elements. dropout: probability, seed, offset.
+struct AttentionCall {
+  std::string dtype;
+  std::array<int64_t, 7> sizes;
+  std::array<uintptr_t, 4> q_k_v_out;
+  std::array<std::array<int64_t, 4>, 4> strides;
+  bool causal;
+  double scale;
+  uintptr_t bias;
+  std::string bias_dtype;
+  std::array<int64_t, 4> bias_strides;
+  uintptr_t lse;
+  std::array<int64_t, 3> lse_strides;
+  std::tuple<double, uint64_t, uint64_t> dropout;
+};
+
+kernels::AttentionArgs ToArgs(const AttentionCall& call) {
+  kernels::AttentionArgs a;
+  a.dtype = ParseDType(call.dtype);
+  int64_t* const fields[] = {&a.batch,  &a.heads,    &a.kv_heads, &a.q_len,
+                             &a.kv_len, &a.head_dim, &a.v_dim};
+  for (size_t i = 0; i < call.sizes.size(); ++i) *fields[i] = call.sizes[i];
+  a.q = reinterpret_cast<const void*>(call.q_k_v_out[0]);
+  a.k = reinterpret_cast<const void*>(call.q_k_v_out[1]);
+  a.v = reinterpret_cast<const void*>(call.q_k_v_out[2]);
+  a.out = reinterpret_cast<void*>(call.q_k_v_out[3]);
+  std::copy_n(call.strides[0].begin(), 4, a.q_strides);
+  std::copy_n(call.strides[1].begin(), 4, a.k_strides);
+  std::copy_n(call.strides[2].begin(), 4, a.v_strides);
+  std::copy_n(call.strides[3].begin(), 4, a.out_strides);
+  a.causal = call.causal;
+  a.scale = call.scale;
+  a.bias = reinterpret_cast<const void*>(call.bias);
+  a.bias_dtype = ParseDType(call.bias_dtype);
+  std::copy_n(call.bias_strides.begin(), 4, a.bias_strides);
+  a.lse = reinterpret_cast<float*>(call.lse);
+  std::copy_n(call.lse_strides.begin(), 3, a.lse_strides);
+  std::tie(a.dropout, a.seed, a.offset) = call.dropout;
+  return a;
+}
+
 void RunAttention(const std::string& dtype, std::array<int64_t, 7> sizes,
                   std::array<uintptr_t, 4> q_k_v_out, std::array<std::array<int64_t, 4>, 4> strides,
                   bool causal, double scale, uintptr_t bias, const std::string& bias_dtype,
                   std::array<int64_t, 4> bias_strides, uintptr_t lse,
-                  std::array<int64_t, 3> lse_strides, const std::string& isa) {
-  kernels::AttentionArgs a;
-  a.dtype = ParseDType(dtype);
-  int64_t* const fields[] = {&a.batch,  &a.heads,    &a.kv_heads, &a.q_len,
-                             &a.kv_len, &a.head_dim, &a.v_dim};
-  for (size_t i = 0; i < sizes.size(); ++i) *fields[i] = sizes[i];
-  a.q = reinterpret_cast<const void*>(q_k_v_out[0]);
-  a.k = reinterpret_cast<const void*>(q_k_v_out[1]);
-  a.v = reinterpret_cast<const void*>(q_k_v_out[2]);
-  a.out = reinterpret_cast<void*>(q_k_v_out[3]);
-  std::copy_n(strides[0].begin(), 4, a.q_strides);
-  std::copy_n(strides[1].begin(), 4, a.k_strides);
-  std::copy_n(strides[2].begin(), 4, a.v_strides);
-  std::copy_n(strides[3].begin(), 4, a.out_strides);
-  a.causal = causal;
-  a.scale = scale;
-  a.bias = reinterpret_cast<const void*>(bias);
-  a.bias_dtype = ParseDType(bias_dtype);
-  std::copy_n(bias_strides.begin(), 4, a.bias_strides);
-  a.lse = reinterpret_cast<float*>(lse);
-  std::copy_n(lse_strides.begin(), 3, a.lse_strides);
+                  std::array<int64_t, 3> lse_strides, const std::string& isa,
+                  std::tuple<double, uint64_t, uint64_t> dropout) {
+  const auto args = ToArgs({dtype, sizes, q_k_v_out, strides, causal, scale, bias, bias_dtype,
+                            bias_strides, lse, lse_strides, dropout});
   const kernels::Isa chosen = ChooseIsa(isa);
   const py::gil_scoped_release release;
-  kernels::Attention(a, chosen);
+  kernels::Attention(args, chosen);
+}
+
+// gradients: of out, then of q, k, v (0: not wanted).
+void RunAttentionGrad(const std::string& dtype, std::array<int64_t, 7> sizes,
+                      std::array<uintptr_t, 4> q_k_v_out,
+                      std::array<std::array<int64_t, 4>, 4> strides, bool causal, double scale,
+                      uintptr_t bias, const std::string& bias_dtype,
+                      std::array<int64_t, 4> bias_strides, uintptr_t lse,
+                      std::array<int64_t, 3> lse_strides, const std::string& isa,
+                      std::tuple<double, uint64_t, uint64_t> dropout,
+                      std::array<uintptr_t, 4> gradients,
+                      std::array<std::array<int64_t, 4>, 4> gradient_strides) {
+  kernels::AttentionGradArgs g;
+  g.forward = ToArgs({dtype, sizes, q_k_v_out, strides, causal, scale, bias, bias_dtype,
+                      bias_strides, lse, lse_strides, dropout});
+  g.grad = reinterpret_cast<const void*>(gradients[0]);
+  g.dq = reinterpret_cast<void*>(gradients[1]);
+  g.dk = reinterpret_cast<void*>(gradients[2]);
+  g.dv = reinterpret_cast<void*>(gradients[3]);
+  int64_t* const to[] = {g.grad_strides, g.dq_strides, g.dk_strides, g.dv_strides};
+  for (size_t i = 0; i < 4; ++i) std::copy_n(gradient_strides[i].begin(), 4, to[i]);
+  const kernels::Isa chosen = ChooseIsa(isa);
+  const py::gil_scoped_release release;
+  kernels::AttentionGrad(g, chosen);
 }
 
 // How often each item of a ParallelFor ran, with `spin` rounds of work in each item and optionally
@@ -129,7 +178,13 @@ void BindKernels(py::module_& m) {
           py::arg("strides"), py::arg("causal") = false, py::arg("scale") = 1.0,
           py::arg("bias") = 0, py::arg("bias_dtype") = "b8",
           py::arg("bias_strides") = std::array<int64_t, 4>{}, py::arg("lse") = 0,
-          py::arg("lse_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "");
+          py::arg("lse_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "",
+          py::arg("dropout") = std::tuple<double, uint64_t, uint64_t>());
+  sub.def("attention_grad", &RunAttentionGrad, py::arg("dtype"), py::arg("sizes"),
+          py::arg("q_k_v_out"), py::arg("strides"), py::arg("causal"), py::arg("scale"),
+          py::arg("bias"), py::arg("bias_dtype"), py::arg("bias_strides"), py::arg("lse"),
+          py::arg("lse_strides"), py::arg("isa"), py::arg("dropout"), py::arg("gradients"),
+          py::arg("gradient_strides"));
 }
 
 }  // namespace neuron

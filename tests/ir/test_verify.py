@@ -75,6 +75,11 @@ MATMUL = "{lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]}"
 BATCHED = "{lhs_batch=[0], lhs_contract=[2], rhs_batch=[0], rhs_contract=[1]}"
 QKV = "p f32[2,4,5,8]; p f32[2,2,7,8]; p f32[2,2,7,3]"
 CAUSAL = "{is_causal=0, scale=0.5}"
+DROPOUT = "{dropout=0.5, is_causal=0, scale=0.5}"
+GRAD = (
+    "p f32[2,4,5,3]; p f32[2,4,5,3]; p f32[2,4,5]; p f32[2,4,5,8]; p f32[2,2,7,8]; p f32[2,2,7,3]"
+)
+OF_Q = '{is_causal=0, of="q", scale=0.5}'
 
 # fmt: off
 GOOD = [
@@ -149,8 +154,10 @@ GOOD = [
     f"{QKV}; attention(%0, %1, %2) {CAUSAL} : f32[2,4,5,3]",
     f"{QKV}; p b8[2,1,5,7]; attention(%0, %1, %2, %3) {CAUSAL} : f32[2,4,5,3]",
     f"{QKV}; p f32[5,7]; attention(%0, %1, %2, %3) {CAUSAL} : f32[2,4,5,3]",
-    f"p bf16[2,4,5,8]; p bf16[2,2,7,8]; attention_lse(%0, %1) {CAUSAL} : f32[2,4,5]",
-    f"p f32[2,4,5,8]; p f32[2,2,7,8]; p f32[7]; attention_lse(%0, %1, %2) {CAUSAL} : f32[2,4,5]",
+    f"{QKV}; p i64[2]; attention(%0, %1, %2, %3) {DROPOUT} : f32[2,4,5,3]",
+    f"{QKV}; attention_lse(%0, %1, %2) {CAUSAL} : f32[2,4,5]",
+    f"{QKV}; p f32[7]; attention_lse(%0, %1, %2, %3) {CAUSAL} : f32[2,4,5]",
+    f"{GRAD}; attention_grad(%0, %1, %2, %3, %4, %5) {OF_Q} : f32[2,4,5,8]",
     "p f32[4,9]; nonzero(%0) : i64[36,2]",
     "scalar {index=0} : i64[]; scalar {index=1} : i64[]; rng_bits(%0, %1) {word=3} : u32[2,3]",
 ]
@@ -325,20 +332,26 @@ BAD = [
     (conv("f32[1,4,8,8]", "bf16[6,4,3,3]", "f32[1,6,6,6]"), "input and weight must have one dtype"),
     (conv("f32[1,4,8,8]", "f32[6,4,3,3]", "f32[1,6,6,6]", bias="f32[4]"), "its bias must be f32[6], is f32[4]"),
     (f"p f32[1,4,8,8]; convolution(%0) {{{CONV}, transposed=0, groups=1}} : f32[1,6,6,6]", "it takes input, weight and perhaps a bias"),
-    (f"{QKV}; attention(%0, %1) {CAUSAL} : f32[2,4,5,3]", "it takes q, k, v and perhaps a bias"),
-    (f"{QKV}; attention_lse(%0) {CAUSAL} : f32[2,4,5]", "it takes q, k and perhaps a bias"),
+    (f"{QKV}; attention(%0, %1) {CAUSAL} : f32[2,4,5,3]", "it takes q, k, v, perhaps a bias"),
+    (f"{QKV}; attention_lse(%0) {CAUSAL} : f32[2,4,5]", "it takes q, k, v, perhaps a bias"),
+    (f"{QKV}; attention(%0, %1, %2) {DROPOUT} : f32[2,4,5,3]", "with dropout, seed and offset"),
+    (f"{QKV}; p i64[3]; attention(%0, %1, %2, %3) {DROPOUT} : f32[2,4,5,3]", "must be i64[2]"),
+    (f"{GRAD}; attention_grad(%0, %1, %2, %3, %4) {OF_Q} : f32[2,4,5,8]", "it takes q, k, v"),
+    (f"{GRAD}; attention_grad(%3, %1, %2, %3, %4, %5) {OF_Q} : f32[2,4,5,8]", "must be f32[2,4,5,3]"),
+    (f"{GRAD}; attention_grad(%0, %1, %0, %3, %4, %5) {OF_Q} : f32[2,4,5,8]", "the log-sum-exp must be"),
+    (f"{GRAD}; attention_grad(%0, %1, %2, %3, %4, %5) {OF_Q} : f32[2,2,7,8]", "its type must be"),
     (f"{QKV}; attention(%0, %1, %2) {{is_causal=2, scale=1.0}} : f32[2,4,5,3]", "is_causal must be 0 or 1"),
     (f"{QKV}; attention(%0, %1, %2) {{is_causal=1}} : f32[2,4,5,3]", "the attribute 'scale' is missing"),
     (f"{QKV}; attention(%0, %1, %2) {CAUSAL} : f32[2,4,5,8]", "its type must be f32[2,4,5,3]"),
     (f"{QKV}; p i32[7]; attention(%0, %1, %2, %3) {CAUSAL} : f32[2,4,5,3]", "allowed: b8, floats"),
     (f"{QKV}; p f32[5]; attention(%0, %1, %2, %3) {CAUSAL} : f32[2,4,5,3]", "does not broadcast to f32[2,4,5,7]"),
     (f"{QKV}; p f32[1,1,1,1,1]; attention(%0, %1, %2, %3) {CAUSAL} : f32[2,4,5,3]", "must have rank 4 or less"),
-    (f"p f32[4,5,8]; attention_lse(%0, %0) {CAUSAL} : f32[4,5]", "must have rank 4 and one dtype"),
-    (f"p i32[2,4,5,8]; attention_lse(%0, %0) {CAUSAL} : f32[2,4,5]", "allowed: floats"),
-    (f"p f32[2,4,5,8]; p f32[2,4,7,9]; attention_lse(%0, %1) {CAUSAL} : f32[2,4,5]", "must agree in B and E"),
-    (f"p f32[2,4,5,8]; p f32[2,3,7,8]; attention_lse(%0, %1) {CAUSAL} : f32[2,4,5]", "the 3 heads of k must divide"),
+    (f"p f32[4,5,8]; attention(%0, %0, %0) {CAUSAL} : f32[4,5,8]", "must have rank 4 and one dtype"),
+    (f"p i32[2,4,5,8]; attention(%0, %0, %0) {CAUSAL} : i32[2,4,5,8]", "allowed: floats"),
+    (f"p f32[2,4,5,8]; p f32[2,4,7,9]; attention(%0, %1, %1) {CAUSAL} : f32[2,4,5,9]", "must agree in B and E"),
+    (f"p f32[2,4,5,8]; p f32[2,3,7,8]; attention(%0, %1, %1) {CAUSAL} : f32[2,4,5,8]", "the 3 heads of k must divide"),
     (f"{QKV}; p f32[2,2,6,3]; attention(%0, %1, %3) {CAUSAL} : f32[2,4,5,3]", "must agree in B, Hk and S"),
-    (f"{QKV}; attention_lse(%0, %1) {CAUSAL} : f32[2,4,7]", "its type must be f32[2,4,5]"),
+    (f"{QKV}; attention_lse(%0, %1, %2) {CAUSAL} : f32[2,4,7]", "its type must be f32[2,4,5]"),
     ("p f32[4,9]; nonzero(%0) : i64[3,1]", "its type must be i64[n,2]"),
     ("p f32[4,9]; nonzero(%0) : i32[3,2]", "its type must be i64[n,2]"),
     ("p f32[4,9]; nonzero(%0) : i64[37,2]", "its operand has only 36 elements"),

@@ -117,7 +117,7 @@ def in_table(node: torch.fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return target is operator.getitem or is_symbolic(node)
     return (
-        target._schema.name == f"aten::{FUSED_ATTENTION}"
+        target._schema.name in (f"aten::{FUSED_ATTENTION}", f"aten::{FUSED_ATTENTION}_backward")
         or is_symbolic(node)
         or _C.graph.lowered(table_name(target))
     )
@@ -166,6 +166,8 @@ class Lowering:
             return self.values[node.args[0]][node.args[1]]
         if target._schema.name == f"aten::{FUSED_ATTENTION}":
             return self.attention(node)
+        if target._schema.name == f"aten::{FUSED_ATTENTION}_backward":
+            return self.attention_backward(node)
         try:
             return self.lower(node, table_name(target), self.schema_args(node))
         except NotImplementedError as error:
@@ -214,19 +216,49 @@ class Lowering:
         values = self.builder.call(name, args, results, self.default_float)
         return values if several else values[0]
 
-    def attention(self, node: torch.fx.Node) -> list[Any]:
+    def attention_args(self, node: torch.fx.Node, query: int) -> dict[str, tuple[str, Any]]:
+        """What the device's attention ops take alike; `query`: the position of that argument."""
         args = {name: value for name, _, value in self.schema_args(node)}
         if args["dropout_p"]:
-            raise NotLowered(node, describe(node, "attention with dropout"))
-        head_dim = int(node.args[0].meta["val"].shape[-1])
+            reason = f"attention with dropout_p={args['dropout_p']}"
+            raise NotLowered(node, describe(node, reason))
+        head_dim = int(node.args[query].meta["val"].shape[-1])
         scale = args["scale"] if args.get("scale") is not None else head_dim**-0.5
-        call = [
-            ("query", "tensor", args["query"]),
-            ("key", "tensor", args["key"]),
-            ("value", "tensor", args["value"]),
-            ("attn_bias", "tensor", args["attn_bias"]),
-            ("is_causal", "bool", args["is_causal"]),
-            ("scale", "number", float(scale)),
+        call = {name: ("tensor", args[name]) for name in ("query", "key", "value", "attn_bias")}
+        call["is_causal"] = ("bool", args["is_causal"])
+        call["scale"] = ("number", float(scale))
+        call["dropout_p"] = ("number", 0.0)
+        return call
+
+    def call_own(
+        self, name: str, args: dict[str, tuple[str, Any]], results: Sequence[torch.Tensor]
+    ) -> list[Any]:
+        flat = [(arg, kind, value) for arg, (kind, value) in args.items()]
+        types = [_type(value) for value in results]
+        return self.builder.call(name, flat, types, self.default_float)
+
+    def attention(self, node: torch.fx.Node) -> list[Any]:
+        meta = node.meta["val"]
+        out, lse = self.call_own("neuron::attention", self.attention_args(node, 0), meta[:2])
+        # Seed and offset: the backward graph takes them, and without dropout does not look at them.
+        random = [self.call_own("zero_", {}, [value])[0] for value in meta[6:8]]
+        return [
+            out,
+            lse,
+            None,
+            None,
+            int(meta[4]),
+            int(meta[5]),
+            *random,
+            None,
         ]
-        results = [_type(value) for value in node.meta["val"][:2]]
-        return self.builder.call("neuron::attention", call, results, self.default_float)
+
+    def attention_backward(self, node: torch.fx.Node) -> list[Any]:
+        args = {name: value for name, _, value in self.schema_args(node)}
+        if args["attn_bias"] is not None and args["grad_input_mask"][3]:
+            raise NotLowered(node, describe(node, "the gradient of attention's mask"))
+        call = self.attention_args(node, 1)
+        for name in ("grad_out", "out", "logsumexp"):
+            call[name] = ("tensor", args[name])
+        gradients = self.call_own("neuron::attention_backward", call, node.meta["val"][:3])
+        return [*gradients, None]

@@ -169,6 +169,8 @@ class Program:
         for stage in stages:
             nodes = cut.compiled.get(stage, [])
             inside = set(nodes)
+            known = {n: n.meta["val"] for n in nodes if isinstance(n.meta.get("val"), (int, float))}
+            cut.constants.update(known)
             outputs = [n for n in nodes if is_tensor(n) and any(u not in inside for u in users[n])]
             if outputs:
                 lowering = Lowering(self._step_name(len(stages)), cut.constants)

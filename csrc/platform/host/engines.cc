@@ -47,12 +47,11 @@ void CopyStrides(const TensorDesc& tensor, int64_t* strides) {
   for (size_t i = 0; i < tensor.strides.size(); ++i) strides[i] = tensor.strides[i];
 }
 
-// tensors: q, k, v, bias?, logsumexp?, out (logsumexp is the only one of rank 3); ints: is_causal;
-// doubles: scale.
-void Attention(const LibraryCall& call) {
-  const TensorDesc& q = call.tensors[0];
-  const TensorDesc& k = call.tensors[1];
-  const TensorDesc& v = call.tensors[2];
+// q, k, v, bias?, random? from tensor `next` on; attributes as csrc/compiler/library_calls.cc says.
+kernels::AttentionArgs DescribeAttention(const LibraryCall& call, size_t& next) {
+  const TensorDesc& q = call.tensors[next];
+  const TensorDesc& k = call.tensors[next + 1];
+  const TensorDesc& v = call.tensors[next + 2];
   kernels::AttentionArgs args{};
   args.dtype = q.dtype;
   args.batch = q.dims[0];
@@ -62,28 +61,65 @@ void Attention(const LibraryCall& call) {
   args.kv_heads = k.dims[1];
   args.kv_len = k.dims[2];
   args.v_dim = v.dims[3];
-  args.q = call.data[0];
-  args.k = call.data[1];
-  args.v = call.data[2];
-  args.out = call.data.back();
+  args.q = call.data[next];
+  args.k = call.data[next + 1];
+  args.v = call.data[next + 2];
   CopyStrides(q, args.q_strides);
   CopyStrides(k, args.k_strides);
   CopyStrides(v, args.v_strides);
-  CopyStrides(call.tensors.back(), args.out_strides);
-  for (size_t i = 3; i + 1 < call.tensors.size(); ++i) {
-    const TensorDesc& extra = call.tensors[i];
-    if (extra.dims.size() == 3) {
-      args.lse = static_cast<float*>(call.data[i]);
-      CopyStrides(extra, args.lse_strides);
-    } else {
-      args.bias = call.data[i];
-      args.bias_dtype = extra.dtype;
-      CopyStrides(extra, args.bias_strides);
-    }
+  next += 3;
+  if (call.attributes.ints[1] != 0) {
+    args.bias = call.data[next];
+    args.bias_dtype = call.tensors[next].dtype;
+    CopyStrides(call.tensors[next++], args.bias_strides);
+  }
+  if (call.attributes.doubles[1] >= 0) {
+    args.dropout = call.attributes.doubles[1];
+    const auto* random = static_cast<const uint64_t*>(call.data[next]);
+    args.seed = random[0];
+    args.offset = random[call.tensors[next++].strides[0]];
   }
   args.causal = call.attributes.ints[0] != 0;
   args.scale = call.attributes.doubles[0];
+  return args;
+}
+
+// tensors: q, k, v, bias?, random?, logsumexp?, result.
+void Attention(const LibraryCall& call) {
+  size_t next = 0;
+  kernels::AttentionArgs args = DescribeAttention(call, next);
+  const int64_t wanted = call.attributes.ints[2];
+  if ((wanted & 2) == 0)
+    NEURON_THROW(kUnsupported, "attention: a log-sum-exp without the attention's result");
+  if ((wanted & 1) != 0) {
+    args.lse = static_cast<float*>(call.data[next]);
+    CopyStrides(call.tensors[next++], args.lse_strides);
+  }
+  args.out = call.data[next];
+  CopyStrides(call.tensors[next], args.out_strides);
   kernels::Attention(args);
+}
+
+// tensors: gradient of the result, result, logsumexp, q, k, v, bias?, random?, then the gradients
+// of q, k and v that are wanted.
+void AttentionGrad(const LibraryCall& call) {
+  size_t next = 3;
+  kernels::AttentionGradArgs args{};
+  args.forward = DescribeAttention(call, next);
+  args.grad = call.data[0];
+  CopyStrides(call.tensors[0], args.grad_strides);
+  args.forward.out = call.data[1];
+  CopyStrides(call.tensors[1], args.forward.out_strides);
+  args.forward.lse = static_cast<float*>(call.data[2]);
+  CopyStrides(call.tensors[2], args.forward.lse_strides);
+  void** const gradients[] = {&args.dq, &args.dk, &args.dv};
+  int64_t* const strides[] = {args.dq_strides, args.dk_strides, args.dv_strides};
+  for (int i = 0; i < 3; ++i) {
+    if ((call.attributes.ints[2] >> i & 1) == 0) continue;
+    *gradients[i] = call.data[next];
+    CopyStrides(call.tensors[next++], strides[i]);
+  }
+  kernels::AttentionGrad(args);
 }
 
 }  // namespace
@@ -91,6 +127,7 @@ void Attention(const LibraryCall& call) {
 void RegisterEngines() {
   RegisterLibraryFunction("gemm", Gemm);
   RegisterLibraryFunction("attention", Attention);
+  RegisterLibraryFunction("attention_grad", AttentionGrad);
 }
 
 }  // namespace neuron::host

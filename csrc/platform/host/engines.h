@@ -3,7 +3,7 @@
 
 namespace neuron::host {
 
-// csrc/kernels: "gemm", "attention".
+// csrc/kernels: "gemm", "attention", "attention_grad".
 void RegisterEngines();
 // What moves data by its values: "nonzero".
 void RegisterDataEngines();
