@@ -5,6 +5,7 @@
 
 #include "aten/device/allocator.h"
 #include "aten/device/errors.h"
+#include "aten/device/generator.h"
 #include "aten/dtype.h"
 #include "platform/driver.h"
 #include "runtime/allocator.h"
@@ -20,7 +21,8 @@ platform::DeviceAddress AddressOf(const at::Tensor& tensor) {
 
 }  // namespace
 
-CompiledGraph::CompiledGraph(const ir::Graph& graph) {
+CompiledGraph::CompiledGraph(const ir::Graph& graph, int64_t random_count)
+    : random_count_(static_cast<uint64_t>(random_count)) {
   for (const ir::Op* parameter : graph.parameters()) {
     inputs_.push_back(
         {ToScalarType(parameter->type.dtype), parameter->type.dims, parameter->Ints("strides")});
@@ -71,7 +73,12 @@ std::vector<at::Tensor> CompiledGraph::Run(const std::vector<at::Tensor>& inputs
                                   stream);
       operands.push_back(scratch);
     }
-    stream.queue().Launch(executable_, operands, {}, context_);
+    std::vector<uint64_t> scalars;
+    if (random_count_ > 0) {
+      const auto [seed, first] = ReserveRandom(std::nullopt, device.index(), random_count_);
+      scalars = {seed, first};
+    }
+    stream.queue().Launch(executable_, operands, scalars, context_);
     if (scratch != 0) runtime::Free(scratch);
   });
   return outputs;

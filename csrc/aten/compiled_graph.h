@@ -14,7 +14,9 @@ namespace neuron::aten {
 
 class CompiledGraph {
  public:
-  explicit CompiledGraph(const ir::Graph& graph);
+  // random_count: counters that a run takes from the device's generator; the graph's two scalars
+  // are then its seed and the first of them.
+  CompiledGraph(const ir::Graph& graph, int64_t random_count);
 
   // inputs: one per parameter, on one core, with the dtypes, shapes and strides of the graph
   // (others raise an error that names the input). Returns fresh tensors; runs asynchronously on the
@@ -30,6 +32,7 @@ class CompiledGraph {
   std::shared_ptr<const platform::Executable> executable_;
   std::shared_ptr<const platform::LaunchContext> context_;
   std::vector<Spec> inputs_, outputs_;
+  uint64_t random_count_;
 };
 
 }  // namespace neuron::aten

@@ -18,10 +18,20 @@ std::vector<Op*> GraphBuilder::Call(const std::string& op,
                                     const std::vector<ir::Type>& results, DType default_float) {
   const Entry* entry = Table::Get().Find(op);
   if (entry == nullptr) NEURON_THROW(kUnsupported, "aten::", op, " has no lowering");
-  if (entry->random)
-    NEURON_THROW(kUnsupported, "aten::", op,
-                 " draws random numbers, which a compiled graph does not do yet");
   Context context(graph_, op);
+  if (entry->random) {
+    if (seed_ == nullptr) {
+      seed_ = graph_.AddScalar(DType::kI64);
+      first_counter_ = graph_.AddScalar(DType::kI64);
+    }
+    Builder b(graph_);
+    Op* counter = first_counter_;
+    if (random_count_ > 0) {
+      counter = b.Binary(OpCode::kAdd, counter, b.ConstInt(DType::kI64, random_count_));
+    }
+    context.SetRandom(seed_, counter);
+    random_count_ += results[0].NumElements();
+  }
   context.SetDefaultFloat(default_float);
   for (auto& [name, arg] : args) context.SetArg(name, std::move(arg));
   for (const ir::Type& type : results) {

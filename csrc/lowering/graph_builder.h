@@ -29,8 +29,15 @@ class GraphBuilder {
   // Drops what no output needs; the builder must not be used for more calls afterwards.
   ir::Graph& Finish();
 
+  // Counters that one run takes from the generator, as the same ops one by one would. Not 0: the
+  // graph's two run-time scalars are the generator's seed and the first counter.
+  int64_t random_count() const { return random_count_; }
+
  private:
   ir::Graph graph_;
+  Op* seed_ = nullptr;
+  Op* first_counter_ = nullptr;
+  int64_t random_count_ = 0;
 };
 
 }  // namespace neuron::lowering

@@ -55,12 +55,51 @@ void LowerBernoulli(Context& c) {
   c.Return({c.b.Compare("LT", u, c.S("p", DType::kF64))});
 }
 
+// Each element of self is the probability of its 1.
+void LowerBernoulliOf(Context& c, const char* probabilities) {
+  Op* u = Uniform(c, DType::kF64, c.Result().dims, 0);
+  Op* p = c.b.Broadcast(c.b.Convert(c.T(probabilities), DType::kF64), c.Result().dims);
+  c.Return({c.b.Compare("LT", u, p)});
+}
+void LowerBernoulliSelf(Context& c) { LowerBernoulliOf(c, "self"); }
+void LowerBernoulliTensor(Context& c) { LowerBernoulliOf(c, "p"); }
+
+// -log(1 - u) / lambd, by inversion.
+void LowerExponential(Context& c) {
+  auto& b = c.b;
+  const DType type = RandomType(c);
+  Op* positive = b.Sub(b.Const(type, 1), Uniform(c, type, c.Result().dims, 0));
+  Op* log = b.Unary(OpCode::kLog, positive);
+  c.Return({b.Div(b.Unary(OpCode::kNegate, log), c.S("lambd", type))});
+}
+
+// The input times 1 / (1 - p) where kept, times 0 elsewhere (so that NaN stays), and what is kept.
+void LowerDropout(Context& c) {
+  auto& b = c.b;
+  const DType type = RandomType(c);
+  const Dims& dims = c.Result().dims;
+  Op* one = b.Const(type, 1);
+  if (c.Has("train") && !c.Bool("train")) {
+    return c.Return({c.T("input"), b.Broadcast(b.ConstInt(DType::kBool, 1), dims)});
+  }
+  Op* keep = b.Sub(one, c.S("p", type));
+  Op* kept = b.Compare("LT", Uniform(c, type, dims, 0), keep);
+  Op* zero = b.Const(type, 0);
+  Op* scale = b.Select(b.Compare("EQ", keep, zero), zero, b.Div(one, keep));
+  Op* factor = b.Select(kept, b.Broadcast(scale, dims), b.Broadcast(zero, dims));
+  c.Return({b.Mul(b.Convert(c.T("input"), type), factor), kept});
+}
+
 }  // namespace
 
 void AddRandom(Table& t) {
   t.Add("uniform_", LowerUniform).random = true;
   t.Add("normal_", LowerNormal).random = true;
   t.Add("bernoulli_.float", LowerBernoulli).random = true;
+  t.Add("bernoulli_.Tensor", LowerBernoulliTensor).random = true;
+  t.Add("bernoulli", LowerBernoulliSelf).random = true;
+  t.Add("exponential_", LowerExponential).random = true;
+  t.Add("native_dropout", LowerDropout).random = true;
 }
 
 }  // namespace neuron::lowering

@@ -91,7 +91,7 @@ void BindGraph(py::module_& m) {
                         const ir::Dims& strides) { self.AddOutput(value.op, strides); })
       .def("text", [](lowering::GraphBuilder& self) { return ir::Print(self.Finish()); })
       .def("compile", [](lowering::GraphBuilder& self) {
-        return std::make_shared<aten::CompiledGraph>(self.Finish());
+        return std::make_shared<aten::CompiledGraph>(self.Finish(), self.random_count());
       });
   py::class_<aten::CompiledGraph, std::shared_ptr<aten::CompiledGraph>>(sub, "CompiledGraph")
       .def("run", &aten::CompiledGraph::Run, py::arg("inputs"),

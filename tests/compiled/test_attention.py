@@ -61,12 +61,3 @@ def test_two_attentions_of_the_same_queries_and_keys():
     got = torch.compile(both, backend="neuron")(*(x.to("neuron") for x in inputs))
     for a, e in zip(got, expected, strict=True):
         torch.testing.assert_close(a.cpu(), e, rtol=1e-5, atol=1e-5)
-
-
-def test_dropout_is_refused_by_name():
-    def attend(q):
-        return scaled_dot_product_attention(q, q, q, dropout_p=0.5)
-
-    q = torch.randn(1, 1, 4, 8, device="neuron")
-    with pytest.raises(Exception, match="attention with dropout_p=0.5"):
-        torch.compile(attend, backend="neuron")(q)

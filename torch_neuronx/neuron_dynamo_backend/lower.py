@@ -102,6 +102,22 @@ def describe(node: torch.fx.Node, reason: str) -> str:
     )
 
 
+# Random ops of graphs as eager mode runs them: the table's op, and its arguments from the node's.
+_UNIFORM = ("uniform_", lambda a: [("from", a.get("from", 0.0)), ("to", a.get("to", 1.0))])
+_NORMAL = ("normal_", lambda a: [("mean", a.get("mean", 0.0)), ("std", a.get("std", 1.0))])
+_BERNOULLI = ("bernoulli_.float", lambda a: [("p", a["p"])])
+aten = torch.ops.aten
+RANDOM: dict[Any, tuple[str, Any]] = {
+    aten.uniform.default: _UNIFORM,
+    aten.rand.default: _UNIFORM,
+    aten.rand_like.default: _UNIFORM,
+    aten.normal_functional.default: _NORMAL,
+    aten.randn.default: _NORMAL,
+    aten.randn_like.default: _NORMAL,
+    aten.bernoulli.p: _BERNOULLI,
+}
+
+
 def is_symbolic(node: torch.fx.Node) -> bool:
     """Arithmetic on sizes: known when the graph is compiled."""
     target = node.target
@@ -119,6 +135,7 @@ def in_table(node: torch.fx.Node) -> bool:
     return (
         target._schema.name in (f"aten::{FUSED_ATTENTION}", f"aten::{FUSED_ATTENTION}_backward")
         or is_symbolic(node)
+        or target in RANDOM
         or _C.graph.lowered(table_name(target))
     )
 
@@ -169,6 +186,8 @@ class Lowering:
         if target._schema.name == f"aten::{FUSED_ATTENTION}_backward":
             return self.attention_backward(node)
         try:
+            if target in RANDOM:
+                return self.random(node)
             return self.lower(node, table_name(target), self.schema_args(node))
         except NotImplementedError as error:
             raise NotLowered(node, describe(node, str(error))) from error
@@ -215,6 +234,15 @@ class Lowering:
         results = [_type(value) for value in (meta if several else [meta])]
         values = self.builder.call(name, args, results, self.default_float)
         return values if several else values[0]
+
+    def random(self, node: torch.fx.Node) -> Any:
+        args = {name: value for name, _, value in self.schema_args(node)}
+        if node.kwargs.get("generator") is not None:
+            raise NotLowered(node, describe(node, "a generator of its own"))
+        table, arguments = RANDOM[node.target]
+        results = [_type(node.meta["val"])]
+        numbers = [(name, "number", float(value)) for name, value in arguments(args)]
+        return self.builder.call(table, numbers, results, self.default_float)[0]
 
     def attention_args(self, node: torch.fx.Node, query: int) -> dict[str, tuple[str, Any]]:
         """What the device's attention ops take alike; `query`: the position of that argument."""

@@ -205,7 +205,7 @@ class Program:
         return out
 
     def _function(self, node: Node) -> Callable[..., Any]:
-        return node.target  # type: ignore[return-value]
+        return RNG_STATE_OPS.get(getattr(node.target, "_name", ""), node.target)
 
     def runner(self) -> Callable[[list[Any]], list[Any]]:
         steps = self.steps
@@ -278,6 +278,29 @@ def as_planned(tensor: torch.Tensor, planned: torch.Tensor) -> torch.Tensor:
         return tensor
     out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return out.copy_(tensor)
+
+
+def _run_and_save_rng_state(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    state = torch.neuron.get_rng_state()
+    return state, op(*args, **kwargs)
+
+
+def _run_with_rng_state(
+    state: torch.Tensor, op: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    now = torch.neuron.get_rng_state()
+    torch.neuron.set_rng_state(state.cpu())
+    try:
+        return op(*args, **kwargs)
+    finally:
+        torch.neuron.set_rng_state(now)
+
+
+# How a checkpoint draws the same numbers again in its backward; torch's own know other devices.
+RNG_STATE_OPS: dict[str, Callable[..., Any]] = {
+    "run_and_save_rng_state": _run_and_save_rng_state,
+    "run_with_rng_state": _run_with_rng_state,
+}
 
 
 class _Branch(torch.nn.Module):
