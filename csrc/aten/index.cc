@@ -1,7 +1,9 @@
 // Indexing whose result's shape depends on data: masks are counted, then turned into positions.
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/List.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/masked_fill.h>
 #include <ATen/ops/sum.h>
 #include <torch/library.h>
 
@@ -82,6 +84,39 @@ at::Tensor& IndexOut(const at::Tensor& self, const OptionalTensors& indices, at:
   return out.copy_(result);
 }
 
+// One mask over leading dimensions and one value: no positions are needed.
+bool IsMaskedFill(const at::Tensor& self, const OptionalTensors& indices, const at::Tensor& values,
+                  bool accumulate) {
+  if (accumulate || indices.size() != 1 || values.numel() != 1) return false;
+  const std::optional<at::Tensor>& mask = indices[0];
+  return mask && mask->defined() && mask->scalar_type() == at::kBool && mask->dim() > 0 &&
+         mask->sizes() == self.sizes().slice(0, static_cast<size_t>(mask->dim()));
+}
+
+at::Tensor& IndexPut(at::Tensor& self, const OptionalTensors& indices, const at::Tensor& values,
+                     bool accumulate, bool unsafe) {
+  (void)unsafe;
+  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim() || self.dim() == 0,
+                    "too many indices for tensor of dimension ", self.dim(), " (got ",
+                    indices.size(), ")");
+  TORCH_CHECK_INDEX(values.scalar_type() == self.scalar_type(),
+                    "Index put requires the source and destination dtypes match, got ",
+                    self.scalar_type(), " for the destination and ", values.scalar_type(),
+                    " for the source.");
+  at::assert_no_internal_overlap(self);
+  const at::Tensor source = values.is_cpu() ? values.to(self.device()) : values;
+  if (IsMaskedFill(self, indices, values, accumulate)) {
+    at::Tensor mask = indices[0]->to(self.device());
+    while (mask.dim() < self.dim()) mask = mask.unsqueeze(-1);
+    return self.masked_fill_(mask, source.reshape({}));
+  }
+  const OptionalTensors expanded = ExpandIndices(self, indices);
+  static OpKernel& kernel = GetOpKernel("neuron::index_put_");
+  torch::jit::Stack stack{self, expanded, source, accumulate};
+  kernel.Run(&stack);
+  return self;
+}
+
 at::Tensor MaskedSelect(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
   const auto sizes = at::infer_size(self.sizes(), mask.sizes());
@@ -100,6 +135,7 @@ at::Tensor& MaskedSelectOut(const at::Tensor& self, const at::Tensor& mask, at::
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_index_put_impl_", TORCH_FN(IndexPut));
   m.impl("masked_select", TORCH_FN(MaskedSelect));
   m.impl("masked_select.out", TORCH_FN(MaskedSelectOut));
   m.impl("nonzero", TORCH_FN(Nonzero));

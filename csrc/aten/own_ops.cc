@@ -49,6 +49,11 @@ at::Tensor IndexMeta(const at::Tensor& self, const c10::List<std::optional<at::T
   return at::index(self, indices);
 }
 
+at::Tensor& IndexPutMeta(at::Tensor& self, const c10::List<std::optional<at::Tensor>>&,
+                         const at::Tensor&, bool) {
+  return self;
+}
+
 at::Tensor NonzeroMeta(const at::Tensor& self, int64_t count) {
   return at::empty({count, self.dim()}, self.options().dtype(at::kLong));
 }
@@ -64,6 +69,9 @@ void LaunchStridedCopy(const at::Tensor& dst, const at::Tensor& src) {
 TORCH_LIBRARY(neuron, m) {
   m.def("copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)");
   m.def("index(Tensor self, Tensor?[] indices) -> Tensor");
+  m.def(
+      "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate) -> "
+      "Tensor(a!)");
   m.def("nonzero(Tensor self, SymInt count) -> Tensor");
   m.def(
       "attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool is_causal, float "
@@ -77,6 +85,7 @@ TORCH_LIBRARY(neuron, m) {
 TORCH_LIBRARY_IMPL(neuron, Meta, m) {
   m.impl("copy.out", TORCH_FN(CopyMeta));
   m.impl("index", TORCH_FN(IndexMeta));
+  m.impl("index_put_", TORCH_FN(IndexPutMeta));
   m.impl("nonzero", TORCH_FN(NonzeroMeta));
   m.impl("attention", TORCH_FN(AttentionMeta));
   m.impl("attention_backward", TORCH_FN(AttentionBackwardMeta));

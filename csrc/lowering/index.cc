@@ -137,6 +137,34 @@ void LowerIndex(Context& c) {
   c.Return({c.b.Transpose(taken, MoveBack(nd.shape.size(), nd.at, type.dims.size()))});
 }
 
+Dims Inverse(const Dims& permutation) {
+  Dims out(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i)
+    out[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  return out;
+}
+
+// The values written where self[indices] reads; with accumulate added there, in row-major order.
+void LowerIndexPut(Context& c) {
+  Op* self = c.T("self");
+  const NdIndex nd = Analyze(c, self, c.List("indices"));
+  Op* table = c.b.Transpose(self, nd.order);
+  ir::Type type{self->type.dtype, nd.shape};
+  type.dims.insert(type.dims.end(),
+                   table->type.dims.begin() + static_cast<int64_t>(nd.indices.size()),
+                   table->type.dims.end());
+  const Dims back = MoveBack(nd.shape.size(), nd.at, type.dims.size());
+  Dims result;
+  for (int64_t d : back) result.push_back(type.dims[static_cast<size_t>(d)]);
+  Op* values = c.b.Broadcast(c.b.Convert(c.T("values"), self->type.dtype), result);
+  std::vector<Op*> operands{table};
+  operands.insert(operands.end(), nd.indices.begin(), nd.indices.end());
+  operands.push_back(c.b.Transpose(values, Inverse(back)));
+  Op* put = c.b.graph().Add(OpCode::kScatterNd, table->type, std::move(operands),
+                            {{"mode", std::string(c.Bool("accumulate") ? "add" : "set")}});
+  c.Return({c.b.Transpose(put, Inverse(nd.order))});
+}
+
 void LowerNonzero(Context& c) {
   c.Return({c.b.graph().Add(OpCode::kNonzero, c.Result(), {c.T("self")})});
 }
@@ -154,6 +182,7 @@ void AddIndexing(Table& t) {
   t.Add("scatter_add", LowerScatterSource<kAdd>);
   t.Add("neuron::nonzero", LowerNonzero).moves_only = true;
   t.Add("neuron::index", LowerIndex).moves_only = true;
+  t.Add("neuron::index_put_", LowerIndexPut);
 }
 
 }  // namespace neuron::lowering

@@ -58,5 +58,6 @@ void AddShapes(Table& table);
 void AddFactories(Table& table);
 void AddRandom(Table& table);
 void AddViews(Table& table);
+void AddOrder(Table& table);
 
 }  // namespace neuron::lowering

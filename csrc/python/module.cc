@@ -22,6 +22,7 @@ PYBIND11_MODULE(_C, m) {
   RegisterErrors(m);
   host::RegisterEngines();
   host::RegisterDataEngines();
+  host::RegisterOrderEngines();
   aten::RegisterLibtorchFunctions();
   host::RegisterHostDriver(compiler::HostCompiler);
   aten::RegisterDevice();

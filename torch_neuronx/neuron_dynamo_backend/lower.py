@@ -28,6 +28,9 @@ DTYPES = {
 # Overloads that the table knows under another name.
 RENAMED = {
     "index.Tensor": "neuron::index",
+    "index_put": "neuron::index_put_",
+    "_unsafe_index.Tensor": "neuron::index",
+    "_unsafe_index_put": "neuron::index_put_",
     "arange.start_step": "arange.start_out",
     "arange.start": "arange.start_out",
     "arange": "arange.start_out",

@@ -7,5 +7,7 @@ namespace neuron::host {
 void RegisterEngines();
 // What moves data by its values: "nonzero".
 void RegisterDataEngines();
+// Sorting and running sums: "argsort", "cumulative_add", ...
+void RegisterOrderEngines();
 
 }  // namespace neuron::host
