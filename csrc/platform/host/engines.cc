@@ -1,7 +1,10 @@
 #include "platform/host/engines.h"
 
+#include <algorithm>
+
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/transpose.h"
 #include "platform/host/library.h"
 #include "support/error.h"
 
@@ -122,9 +125,36 @@ void AttentionGrad(const LibraryCall& call) {
   kernels::AttentionGrad(args);
 }
 
+// tensors: source, result, of one shape and size of element.
+void Permute(const LibraryCall& call) {
+  const TensorDesc& source = call.tensors[0];
+  kernels::PermuteArgs args{};
+  args.element_bytes = ByteSize(source.dtype);
+  args.rank = static_cast<int>(source.dims.size());
+  NEURON_CHECK(args.rank <= kernels::kMaxPermuteRank, "permute of rank ", args.rank);
+  std::copy(source.dims.begin(), source.dims.end(), args.dims);
+  args.source = call.data[0];
+  args.out = call.data[1];
+  CopyStrides(source, args.source_strides);
+  CopyStrides(call.tensors[1], args.out_strides);
+  kernels::Permute(args);
+}
+
 }  // namespace
 
+bool CanPermute(const TensorDesc& source, const TensorDesc& result) {
+  if (source.dims.size() > static_cast<size_t>(kernels::kMaxPermuteRank)) return false;
+  kernels::PermuteArgs args{};
+  args.element_bytes = ByteSize(source.dtype);
+  args.rank = static_cast<int>(source.dims.size());
+  std::copy(source.dims.begin(), source.dims.end(), args.dims);
+  CopyStrides(source, args.source_strides);
+  CopyStrides(result, args.out_strides);
+  return kernels::CanPermute(args);
+}
+
 void RegisterEngines() {
+  RegisterLibraryFunction("permute", Permute);
   RegisterLibraryFunction("gemm", Gemm);
   RegisterLibraryFunction("attention", Attention);
   RegisterLibraryFunction("attention_grad", AttentionGrad);
