@@ -10,6 +10,10 @@ void RegisterEngines();
 // Whether "permute" copies the one to the other (same dims, same dtype) faster than a generated
 // kernel.
 bool CanPermute(const TensorDesc& source, const TensorDesc& result);
+// "convolution" for the dtypes that have kernels. tensors: input, weight, bias?, result; ints:
+// transposed, groups, rank, then stride, padding, dilation and output padding, `rank` each.
+bool CanConvolve(const LibraryCall& call);
+void Convolve(const LibraryCall& call);
 // What moves data by its values: "nonzero".
 void RegisterDataEngines();
 
