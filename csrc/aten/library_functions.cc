@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 
 #include "aten/dtype.h"
+#include "platform/host/engines.h"
 #include "platform/host/library.h"
 
 namespace neuron::aten {
@@ -36,6 +37,7 @@ at::Tensor View(void* data, const host::TensorDesc& desc) {
 }
 
 void Convolution(const host::LibraryCall& call) {
+  if (host::CanConvolve(call)) return host::Convolve(call);
   const c10::InferenceMode guard;
   const size_t n = call.tensors.size();
   std::vector<at::Tensor> tensors;

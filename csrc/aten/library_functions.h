@@ -3,7 +3,7 @@
 
 namespace neuron::aten {
 
-// Registers "convolution".
+// Registers "convolution", for the dtypes that csrc/kernels does not convolve.
 void RegisterLibtorchFunctions();
 
 }  // namespace neuron::aten

@@ -67,6 +67,21 @@ ResultMeta MetaOf(const at::Tensor& tensor) {
   return meta;
 }
 
+// PyTorch's meta kernel of convolution always says contiguous; its kernels for CPU and CUDA give
+// channels last where the input or the weight is so, except in float64 of three dimensions.
+void FollowMemoryFormat(const c10::IValue* args, ResultMeta& meta) {
+  const size_t rank = meta.sizes.size();
+  if (rank < 4 || (rank == 5 && meta.dtype == at::kDouble)) return;
+  const at::MemoryFormat wanted =
+      rank == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  if (args[0].toTensor().suggest_memory_format() != wanted &&
+      args[1].toTensor().suggest_memory_format() != wanted)
+    return;
+  const std::vector<int64_t> strides = rank == 4 ? c10::get_channels_last_strides_2d(meta.sizes)
+                                                 : c10::get_channels_last_strides_3d(meta.sizes);
+  meta.strides.assign(strides.begin(), strides.end());
+}
+
 DType NeedDType(c10::ScalarType type, const lowering::Entry& entry) {
   const auto dtype = ToDType(type);
   if (!dtype || (IsComplex(*dtype) && !entry.moves_only && !entry.complex_as_pairs)) {
@@ -139,6 +154,7 @@ bool OpKernel::RunMeta(const c10::IValue* args, const Call& call,
   for (size_t i = 0; i < schema_.returned_args.size(); ++i) {
     const at::Tensor& meta = stack[stack.size() - schema_.returned_args.size() + i].toTensor();
     results.push_back(MetaOf(meta));
+    if (schema_.name == "aten::convolution") FollowMemoryFormat(args, results.back());
     const int source = schema_.returned_args[i];
     if (source < 0 || !schema_.args[static_cast<size_t>(source)].output_only) continue;
     const at::Tensor& out = args[source].toTensor();

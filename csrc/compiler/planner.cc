@@ -9,6 +9,7 @@
 #include "compiler/library_calls.h"
 #include "compiler/place.h"
 #include "compiler/sharing.h"
+#include "platform/host/engines.h"
 
 namespace neuron::compiler {
 
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int64_t kScratchAlignment = 64;
 constexpr size_t kSmallGraph = 64;
+constexpr int64_t kMinPermuted = 4096;  // elements; below, a kernel that is cached anyway will do
 
 class Planner {
  public:
@@ -212,6 +214,7 @@ class Planner {
   }
 
   void ComputeKernel(const Op* op, const Place& destination, int output) {
+    if (const auto place = Find(op); place && Permute(*place, destination)) return;
     for (;;) {
       KernelBuilder builder([this](const Op* value) { return Find(value); }, KernelName(),
                             [this](const Op* value) { return SharedPlace(value); });
@@ -247,7 +250,29 @@ class Planner {
     }
   }
 
+  // Copies that reorder dimensions have an engine. False, and nothing done, if this is none.
+  bool Permute(const Place& from, const Place& to) {
+    if (from.dtype != to.dtype || from.strides == to.strides) return false;
+    int64_t elements = 1;
+    for (const int64_t size : to.dims) elements *= size;
+    if (elements < kMinPermuted) return false;
+    const host::TensorDesc source{from.dtype, from.dims, from.strides};
+    const host::TensorDesc result{to.dtype, to.dims, to.strides};
+    if (!host::CanPermute(source, result)) return false;
+    Step step{};
+    step.kind = Step::kLibrary;
+    step.library.name = "permute";
+    step.library.fn = host::FindLibraryFunction("permute");
+    step.library.operands = {{from.operand, from.byte_offset}, {to.operand, to.byte_offset}};
+    step.library.tensors = {source, result};
+    accesses_.push_back({{from.operand}, {to.operand}, {}});
+    executable_->estimated_ns += 500 + elements / 2;
+    executable_->steps.push_back(std::move(step));
+    return true;
+  }
+
   void Copy(const Place& from, const Place& to) {
+    if (Permute(from, to)) return;
     ir::Graph copy("copy");
     Op* value = copy.AddParameter({from.dtype, from.dims}, from.strides);
     KernelBuilder builder(

@@ -8,9 +8,11 @@
 #include <tuple>
 
 #include "kernels/attention.h"
+#include "kernels/conv.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm.h"
 #include "kernels/thread_pool.h"
+#include "kernels/transpose.h"
 
 namespace py = pybind11;
 
@@ -134,6 +136,54 @@ void RunAttentionGrad(const std::string& dtype, std::array<int64_t, 7> sizes,
   kernels::AttentionGrad(g, chosen);
 }
 
+// sizes: batch, groups, in channels, out channels; window: in, out, kernel, stride, padding,
+// dilation, three each. Addresses and strides of x, w and y.
+void RunConvolution(const std::string& dtype, std::array<int64_t, 4> sizes,
+                    std::array<std::array<int64_t, 3>, 6> window, bool transposed,
+                    std::array<uintptr_t, 3> x_w_y, std::array<std::array<int64_t, 5>, 3> strides,
+                    uintptr_t bias, int64_t bias_stride, const std::string& isa) {
+  kernels::ConvArgs a;
+  a.dtype = ParseDType(dtype);
+  a.batch = sizes[0];
+  a.groups = sizes[1];
+  a.in_channels = sizes[2];
+  a.out_channels = sizes[3];
+  int64_t* const fields[] = {a.in, a.out, a.kernel, a.stride, a.padding, a.dilation};
+  for (size_t i = 0; i < 6; ++i) std::copy_n(window[i].begin(), 3, fields[i]);
+  a.transposed = transposed;
+  a.x = reinterpret_cast<const void*>(x_w_y[0]);
+  a.w = reinterpret_cast<const void*>(x_w_y[1]);
+  a.y = reinterpret_cast<void*>(x_w_y[2]);
+  std::copy_n(strides[0].begin(), 5, a.x_strides);
+  std::copy_n(strides[1].begin(), 5, a.w_strides);
+  std::copy_n(strides[2].begin(), 5, a.y_strides);
+  a.bias = reinterpret_cast<const void*>(bias);
+  a.bias_stride = bias_stride;
+  const kernels::Isa chosen = ChooseIsa(isa);
+  const py::gil_scoped_release release;
+  kernels::Convolution(a, chosen);
+}
+
+// False, and nothing done, if there is no fast way.
+bool RunPermute(int64_t element_bytes, const std::vector<int64_t>& dims, uintptr_t source,
+                const std::vector<int64_t>& source_strides, uintptr_t out,
+                const std::vector<int64_t>& out_strides, const std::string& isa) {
+  kernels::PermuteArgs args;
+  args.element_bytes = element_bytes;
+  args.rank = static_cast<int>(dims.size());
+  if (args.rank > kernels::kMaxPermuteRank) return false;
+  std::copy(dims.begin(), dims.end(), args.dims);
+  args.source = reinterpret_cast<const void*>(source);
+  std::copy_n(source_strides.begin(), dims.size(), args.source_strides);
+  args.out = reinterpret_cast<void*>(out);
+  std::copy_n(out_strides.begin(), dims.size(), args.out_strides);
+  if (!kernels::CanPermute(args)) return false;
+  const kernels::Isa chosen = ChooseIsa(isa);
+  const py::gil_scoped_release release;
+  kernels::Permute(args, chosen);
+  return true;
+}
+
 // How often each item of a ParallelFor ran, with `spin` rounds of work in each item and optionally
 // a nested loop.
 std::vector<int> CountItems(int64_t items, int64_t spin, bool nested) {
@@ -180,6 +230,11 @@ void BindKernels(py::module_& m) {
           py::arg("bias_strides") = std::array<int64_t, 4>{}, py::arg("lse") = 0,
           py::arg("lse_strides") = std::array<int64_t, 3>{}, py::arg("isa") = "",
           py::arg("dropout") = std::tuple<double, uint64_t, uint64_t>());
+  sub.def("convolution", &RunConvolution, py::arg("dtype"), py::arg("sizes"), py::arg("window"),
+          py::arg("transposed"), py::arg("x_w_y"), py::arg("strides"), py::arg("bias") = 0,
+          py::arg("bias_stride") = 0, py::arg("isa") = "");
+  sub.def("permute", &RunPermute, py::arg("element_bytes"), py::arg("dims"), py::arg("source"),
+          py::arg("source_strides"), py::arg("out"), py::arg("out_strides"), py::arg("isa") = "");
   sub.def("attention_grad", &RunAttentionGrad, py::arg("dtype"), py::arg("sizes"),
           py::arg("q_k_v_out"), py::arg("strides"), py::arg("causal"), py::arg("scale"),
           py::arg("bias"), py::arg("bias_dtype"), py::arg("bias_strides"), py::arg("lse"),

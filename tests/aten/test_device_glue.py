@@ -509,7 +509,7 @@ def test_attention_backend():
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         assert torch._fused_sdp_choice(q.to(dtype), q.to(dtype), q.to(dtype)) == fused
     assert torch._fused_sdp_choice(q[0], q[0], q[0]) == unfused
-    assert torch._fused_sdp_choice(q, q, q, dropout_p=0.5) == unfused
+    assert torch._fused_sdp_choice(q, q, q, dropout_p=0.5) == fused
     none = q[:, :0]
     assert torch._fused_sdp_choice(q, none, none, enable_gqa=True) == unfused
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):

@@ -1,7 +1,11 @@
 #include "platform/host/engines.h"
 
+#include <algorithm>
+
 #include "kernels/attention.h"
+#include "kernels/conv.h"
 #include "kernels/gemm.h"
+#include "kernels/transpose.h"
 #include "platform/host/library.h"
 #include "support/error.h"
 
@@ -122,9 +126,83 @@ void AttentionGrad(const LibraryCall& call) {
   kernels::AttentionGrad(args);
 }
 
+// tensors: source, result, of one shape and size of element.
+void Permute(const LibraryCall& call) {
+  const TensorDesc& source = call.tensors[0];
+  kernels::PermuteArgs args{};
+  args.element_bytes = ByteSize(source.dtype);
+  args.rank = static_cast<int>(source.dims.size());
+  NEURON_CHECK(args.rank <= kernels::kMaxPermuteRank, "permute of rank ", args.rank);
+  std::copy(source.dims.begin(), source.dims.end(), args.dims);
+  args.source = call.data[0];
+  args.out = call.data[1];
+  CopyStrides(source, args.source_strides);
+  CopyStrides(call.tensors[1], args.out_strides);
+  kernels::Permute(args);
+}
+
 }  // namespace
 
+bool CanPermute(const TensorDesc& source, const TensorDesc& result) {
+  if (source.dims.size() > static_cast<size_t>(kernels::kMaxPermuteRank)) return false;
+  kernels::PermuteArgs args{};
+  args.element_bytes = ByteSize(source.dtype);
+  args.rank = static_cast<int>(source.dims.size());
+  std::copy(source.dims.begin(), source.dims.end(), args.dims);
+  CopyStrides(source, args.source_strides);
+  CopyStrides(result, args.out_strides);
+  return kernels::CanPermute(args);
+}
+
+bool CanConvolve(const LibraryCall& call) {
+  const DType dtype = call.tensors[0].dtype;
+  return (dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16) &&
+         call.attributes.ints[2] <= 3;
+}
+
+void Convolve(const LibraryCall& call) {
+  const TensorDesc& x = call.tensors[0];
+  const TensorDesc& w = call.tensors[1];
+  const TensorDesc& y = call.tensors.back();
+  const auto& ints = call.attributes.ints;
+  const auto rank = static_cast<size_t>(ints[2]);
+  kernels::ConvArgs args{};
+  args.dtype = x.dtype;
+  args.batch = x.dims[0];
+  args.transposed = ints[0] != 0;
+  args.groups = ints[1];
+  args.in_channels = x.dims[1];
+  args.out_channels = y.dims[1];
+  for (size_t i = 0; i < 3; ++i) {
+    const bool has = i + rank >= 3;
+    const size_t d = i + rank - 3;
+    args.in[i] = has ? x.dims[d + 2] : 1;
+    args.out[i] = has ? y.dims[d + 2] : 1;
+    args.kernel[i] = has ? w.dims[d + 2] : 1;
+    args.stride[i] = has ? ints[3 + d] : 1;
+    args.padding[i] = has ? ints[3 + rank + d] : 0;
+    args.dilation[i] = has ? ints[3 + 2 * rank + d] : 1;
+    args.x_strides[i + 2] = has ? x.strides[d + 2] : 0;
+    args.w_strides[i + 2] = has ? w.strides[d + 2] : 0;
+    args.y_strides[i + 2] = has ? y.strides[d + 2] : 0;
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    args.x_strides[i] = x.strides[i];
+    args.w_strides[i] = w.strides[i];
+    args.y_strides[i] = y.strides[i];
+  }
+  args.x = call.data[0];
+  args.w = call.data[1];
+  args.y = call.data.back();
+  if (call.tensors.size() == 4) {
+    args.bias = call.data[2];
+    args.bias_stride = call.tensors[2].strides[0];
+  }
+  kernels::Convolution(args);
+}
+
 void RegisterEngines() {
+  RegisterLibraryFunction("permute", Permute);
   RegisterLibraryFunction("gemm", Gemm);
   RegisterLibraryFunction("attention", Attention);
   RegisterLibraryFunction("attention_grad", AttentionGrad);
