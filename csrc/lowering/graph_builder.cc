@@ -4,6 +4,16 @@
 
 namespace neuron::lowering {
 
+namespace {
+
+// Graphs move complex numbers but do not compute with them.
+void RequireReal(const Entry& entry, const ir::Type& type) {
+  if (IsComplex(type.dtype) && !entry.moves_only)
+    NEURON_THROW(kUnsupported, "aten::", entry.name, " of ", Name(type.dtype));
+}
+
+}  // namespace
+
 ScalarArg GraphBuilder::Number(DType dtype, double value, int64_t integer) {
   ScalarArg out;
   out.dtype = dtype;
@@ -33,10 +43,13 @@ std::vector<Op*> GraphBuilder::Call(const std::string& op,
     random_count_ += results[0].NumElements();
   }
   context.SetDefaultFloat(default_float);
-  for (auto& [name, arg] : args) context.SetArg(name, std::move(arg));
+  for (auto& [name, arg] : args) {
+    const auto* tensor = std::get_if<TensorArg>(&arg);
+    if (tensor != nullptr && tensor->value != nullptr) RequireReal(*entry, tensor->value->type);
+    context.SetArg(name, std::move(arg));
+  }
   for (const ir::Type& type : results) {
-    if (IsComplex(type.dtype) && !entry->moves_only)
-      NEURON_THROW(kUnsupported, "aten::", op, " of ", Name(type.dtype));
+    RequireReal(*entry, type);
     context.AddResult(type);
   }
   entry->lower(context);

@@ -15,6 +15,7 @@
 #include "runtime/metrics.h"
 #include "runtime/stream.h"
 #include "support/env.h"
+#include "support/error.h"
 #include "support/logging.h"
 
 namespace py = pybind11;
@@ -206,6 +207,16 @@ void BindDevice(py::module_& m) {
   sub.def("fallback_ops", &Fallbacks);
   sub.def("clear_op_tracking", &runtime::ClearOpTracking);
   sub.def("compilation_metrics", &CompilationMetrics);
+  sub.def(
+      "env_bool",
+      [](const std::string& name) {
+        const std::vector<env::Description> rows = env::Describe();
+        for (size_t i = 0; i < rows.size(); ++i) {
+          if (rows[i].name == name) return env::GetBool(static_cast<env::Id>(i));
+        }
+        NEURON_THROW(kInvalidArgument, "no environment variable ", name, " is declared");
+      },
+      py::arg("name"));
   sub.def("env_table", [] {
     py::list out;
     for (const env::Description& row : env::Describe()) {

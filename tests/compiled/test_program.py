@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -221,6 +224,42 @@ def test_an_op_that_eager_sends_to_the_cpu_is_refused(monkeypatch):
     monkeypatch.setattr(program, "runs_natively", lambda n: False)
     with pytest.raises(Exception, match="cannot compile aten.atan.default.*no lowering"):
         torch.compile(torch.atan, backend="neuron")(torch.zeros(2, device="neuron"))
+
+
+def run_python(code, **env):
+    """In a process of its own: environment variables are read once."""
+    return subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | env, capture_output=True, text=True
+    )
+
+
+def test_fallback_execution_is_visible_and_has_to_be_allowed():
+    code = """
+import torch, torch_neuronx
+out = torch.compile(lambda x: torch.fft.rfft(x + 1).abs() * 2, backend="neuron")(
+    torch.arange(4.0, device="neuron"))
+print(out.cpu().tolist(), torch_neuronx.get_fallback_ops())
+"""
+    refused = run_python(code)
+    assert refused.returncode != 0
+    assert "cannot compile aten._fft_r2c" in refused.stderr
+    assert "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0" in refused.stderr
+    allowed = run_python(code, TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION="0")
+    assert allowed.returncode == 0, allowed.stderr
+    assert "[20.0, 5.65685" in allowed.stdout and "_fft_r2c" in allowed.stdout
+    assert "runs on the CPU" in allowed.stderr
+
+
+def test_cpu_inputs_can_be_forbidden():
+    code = """
+import torch
+f = torch.compile(lambda x, s: x * s, backend="neuron")
+print(f(torch.ones(2, device="neuron"), torch.tensor(3.0)).tolist())
+f(torch.ones(2), torch.ones(2))
+"""
+    forbidden = run_python(code, TORCH_NEURONX_DYNAMO_DISABLE_CPU_AUTOCOPY="1")
+    assert "[3.0, 3.0]" in forbidden.stdout  # numbers are no data
+    assert forbidden.returncode != 0 and "shape (2,) on cpu" in forbidden.stderr
 
 
 def test_vmap():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.pipelines.test_klein import load, paint
-from torch_neuronx.neuron_dynamo_backend import lower
+from torch_neuronx.neuron_dynamo_backend import program
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +23,13 @@ def graphs(monkeypatch):
     """Names of the graphs that were compiled."""
     torch._dynamo.reset()
     compiled = []
-    original = lower.compile_graph
+    original = program.compile_graph
 
     def counting(gm, example_inputs, *, name):
         compiled.append(name)
         return original(gm, example_inputs, name=name)
 
-    monkeypatch.setattr(lower, "compile_graph", counting)
+    monkeypatch.setattr(program, "compile_graph", counting)
     return compiled
 
 

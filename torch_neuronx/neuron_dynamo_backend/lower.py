@@ -101,7 +101,8 @@ class NotLowered(UnsupportedOp):
 def describe(node: torch.fx.Node, reason: str) -> str:
     return (
         f"backend 'neuron' cannot compile {node.target}: {reason}{_where(node)}\n"
-        "Leave the code around it to eager mode with torch.compiler.disable, or report the op."
+        "Leave the code around it to eager mode with torch.compiler.disable, let such ops run on "
+        "the CPU with TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0, or report the op."
     )
 
 

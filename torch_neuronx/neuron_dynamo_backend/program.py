@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from .. import _C
 from .lower import Lowering, NotLowered, UnsupportedOp, describe, in_table, is_symbolic
 
 _counter = itertools.count()
@@ -33,6 +34,15 @@ def runs_natively(node: Node) -> bool:
         name += f".{target._schema.overload_name}"
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return any(has(name, key) for key in _NATIVE_KEYS)
+
+
+def may_run_between(node: Node) -> bool:
+    """Whether the node may cut the graph: it runs natively, or the user lets it run on the CPU."""
+    if runs_natively(node):
+        return True
+    return isinstance(node.target, torch._ops.OpOverload) and not _C.device.env_bool(
+        "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
+    )
 
 
 def is_ordered(node: Node) -> bool:
@@ -149,14 +159,14 @@ class Program:
                 self._build(_cut(gm, set(eager)), eager)
                 break
             except NotLowered as error:
-                if not runs_natively(error.node):
+                if not may_run_between(error.node):
                     raise
                 eager.add(error.node)
 
     def _check_eager(self, node: Node, reason: str) -> None:
         if not isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
             raise UnsupportedOp(describe(node, f"{node.target} is not an ATen op"))
-        if not runs_natively(node):
+        if not may_run_between(node):
             raise UnsupportedOp(describe(node, reason))
 
     def _build(self, cut: _Cut, eager: set[Node]) -> None:
@@ -266,8 +276,15 @@ class Program:
 
 
 def on_device(tensor: Any) -> Any:
+    """Inputs may be CPU tensors, unless the environment says that this is an error."""
     if not isinstance(tensor, torch.Tensor) or tensor.device.type == "neuron":
         return tensor
+    if tensor.dim() > 0 and _C.device.env_bool("TORCH_NEURONX_DYNAMO_DISABLE_CPU_AUTOCOPY"):
+        raise RuntimeError(
+            f"a graph compiled for neuron got a tensor of shape {tuple(tensor.shape)} on "
+            f"{tensor.device}: move it with .to('neuron'), or unset "
+            "TORCH_NEURONX_DYNAMO_DISABLE_CPU_AUTOCOPY"
+        )
     return tensor.to("neuron")
 
 
