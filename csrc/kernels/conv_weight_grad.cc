@@ -131,8 +131,7 @@ void ConvolutionWeightGrad(const ConvArgs& a, void* w_grad, Isa isa) {
     const int64_t tap[3] = {i / a.kernel[2] / a.kernel[1], i / a.kernel[2] % a.kernel[1],
                             i % a.kernel[2]};
     GatherTap(a, x, tap, gathered.get());
-    const int64_t at =
-        tap[0] * a.w_strides[2] + tap[1] * a.w_strides[3] + tap[2] * a.w_strides[4];
+    const int64_t at = tap[0] * a.w_strides[2] + tap[1] * a.w_strides[3] + tap[2] * a.w_strides[4];
     g.c = static_cast<char*>(w_grad) + at * bytes;
     Gemm(g, isa);
   }
