@@ -45,6 +45,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> AttentionBackwardMeta(
   return {at::empty_like(query), at::empty_like(key), at::empty_like(value)};
 }
 
+at::Tensor ConvolutionWeightGradMeta(const at::Tensor&, const at::Tensor&, const at::Tensor& weight,
+                                     at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, int64_t) {
+  return at::empty_like(weight);
+}
+
 at::Tensor IndexMeta(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
   return at::index(self, indices);
 }
@@ -80,9 +85,13 @@ TORCH_LIBRARY(neuron, m) {
       "attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? "
       "attn_bias, Tensor out, Tensor logsumexp, bool is_causal, float scale, float dropout_p, "
       "Tensor? philox_seed, Tensor? philox_offset) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "convolution_weight_grad(Tensor input, Tensor grad_output, Tensor weight, SymInt[] stride, "
+      "SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(neuron, Meta, m) {
+  m.impl("convolution_weight_grad", TORCH_FN(ConvolutionWeightGradMeta));
   m.impl("copy.out", TORCH_FN(CopyMeta));
   m.impl("index", TORCH_FN(IndexMeta));
   m.impl("index_put_", TORCH_FN(IndexPutMeta));

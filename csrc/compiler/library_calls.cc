@@ -78,6 +78,16 @@ void DescribeConvolution(const Op& op, const std::vector<Place>& places, Library
   }
 }
 
+// Attributes as a convolution's, without output padding.
+void DescribeWeightGrad(const Op& op, const std::vector<Place>& places, LibraryStep& step) {
+  step.name = "convolution_weight_grad";
+  for (const Place& place : places) step.tensors.push_back(Describe(place));
+  auto& ints = step.attributes.ints;
+  ints = {0, op.Int("groups"), static_cast<int64_t>(op.Ints("stride").size())};
+  for (const char* name : {"stride", "padding", "dilation"})
+    ints.insert(ints.end(), op.Ints(name).begin(), op.Ints(name).end());
+}
+
 bool IsAttention(const Op& op) {
   return op.code == OpCode::kAttention || op.code == OpCode::kAttentionLse ||
          op.code == OpCode::kAttentionGrad;
@@ -111,6 +121,7 @@ bool IsLibraryOp(OpCode code) {
   switch (code) {
     case OpCode::kDotGeneral:
     case OpCode::kConvolution:
+    case OpCode::kConvolutionWeightGrad:
     case OpCode::kAttention:
     case OpCode::kAttentionLse:
     case OpCode::kAttentionGrad:
@@ -161,6 +172,9 @@ LibraryStep MakeLibraryStep(const Op& op, const std::vector<Place>& places,
     case OpCode::kConvolution:
       DescribeConvolution(op, places, step);
       break;
+    case OpCode::kConvolutionWeightGrad:
+      DescribeWeightGrad(op, places, step);
+      break;
     case OpCode::kAttention:
     case OpCode::kAttentionLse:
     case OpCode::kAttentionGrad:
@@ -198,6 +212,9 @@ int64_t EstimateLibraryNanoseconds(const Op& op) {
                           std::max<int64_t>(1, weight.empty() ? 1 : weight[0]) / 16;
   } else if (op.code == OpCode::kAttention || op.code == OpCode::kAttentionLse) {
     per_element = 1 + op.operands[1]->type.dims[2] / 16;
+  } else if (op.code == OpCode::kConvolutionWeightGrad) {
+    const auto& grad = op.operands[1]->type;
+    per_element = 1 + grad.NumElements() / std::max<int64_t>(1, grad.dims[1]) / 16;
   } else if (op.code == OpCode::kAttentionGrad) {
     per_element = 1 + op.operands[4]->type.dims[2] / 6;
   }

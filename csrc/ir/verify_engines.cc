@@ -110,6 +110,33 @@ void VerifyConvolution(const Op& op) {
   }
 }
 
+void VerifyConvolutionWeightGrad(const Op& op) {
+  const Type& input = op.operands[0]->type;
+  const Type& grad = op.operands[1]->type;
+  Require(op, input.rank() >= 3 && grad.rank() == input.rank() && op.type.rank() == input.rank(),
+          "input, gradient and result must have one rank of at least 3");
+  RequireDType(op, input, kFloats, "input");
+  Require(op, grad.dtype == input.dtype, "input and gradient must have one dtype");
+  Require(op, grad.dims[0] == input.dims[0], "input and gradient must have one batch size");
+  const auto spatial = static_cast<size_t>(input.rank() - 2);
+  for (const char* name : {"stride", "padding", "dilation"}) RequireCount(op, name, spatial);
+  const int64_t groups = op.Int("groups");
+  Require(op, groups >= 1 && input.dims[1] % groups == 0 && grad.dims[1] % groups == 0,
+          "groups must divide the channels of input and gradient");
+  Type expected{input.dtype, {grad.dims[1], input.dims[1] / groups}};
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t kernel = op.type.dims[d + 2], stride = op.Ints("stride")[d];
+    const int64_t padding = op.Ints("padding")[d], dilation = op.Ints("dilation")[d];
+    Require(op, stride >= 1 && dilation >= 1 && padding >= 0,
+            "stride and dilation must be at least 1, padding not negative");
+    const int64_t needed = (grad.dims[d + 2] - 1) * stride + dilation * (kernel - 1) + 1;
+    Require(op, needed <= input.dims[d + 2] + 2 * padding,
+            "the gradient exceeds what the input gives in spatial dimension ", d);
+    expected.dims.push_back(kernel);
+  }
+  RequireResult(op, expected);
+}
+
 // The bias broadcasts to the scores, [B,H,L,S], as NumPy aligns shapes.
 void VerifyAttentionBias(const Op& op, const Type& bias, const Dims& scores) {
   RequireDType(op, bias, kBools | kFloats, "bias");
@@ -198,6 +225,8 @@ void VerifyEngine(const Op& op) {
       return VerifyDot(op);
     case OpCode::kConvolution:
       return VerifyConvolution(op);
+    case OpCode::kConvolutionWeightGrad:
+      return VerifyConvolutionWeightGrad(op);
     case OpCode::kAttention:
     case OpCode::kAttentionLse:
       return VerifyAttention(op);

@@ -15,25 +15,6 @@ constexpr double kParallelWork = 5e5;  // multiplications worth waking a thread
 // Groups with at most so many products per tap leave the matrix kernels' columns empty.
 constexpr int64_t kFewProducts = 16;
 
-void Check(const ConvArgs& a) {
-  if (a.dtype != DType::kF32 && a.dtype != DType::kBF16 && a.dtype != DType::kF16)
-    NEURON_THROW(kUnsupported, "convolution: no kernel for ", Name(a.dtype));
-  if (a.groups < 1 || a.in_channels % a.groups != 0 || a.out_channels % a.groups != 0) {
-    NEURON_THROW(kInvalidArgument, "convolution: ", a.groups, " groups do not divide ",
-                 a.in_channels, " and ", a.out_channels, " channels");
-  }
-  for (int d = 0; d < 3; ++d) {
-    if (a.kernel[d] < 0 || a.stride[d] < 1 || a.dilation[d] < 1 || a.padding[d] < 0)
-      NEURON_THROW(kInvalidArgument, "convolution: kernel ", a.kernel[d], ", stride ", a.stride[d],
-                   ", dilation ", a.dilation[d], ", padding ", a.padding[d]);
-    const int64_t reach = a.dilation[d] * (a.kernel[d] - 1);
-    if (!a.transposed && a.out[d] > 0 &&
-        (a.out[d] - 1) * a.stride[d] + reach > a.in[d] + 2 * a.padding[d] - 1)
-      NEURON_THROW(kInvalidArgument, "convolution: output size ", a.out[d],
-                   " exceeds what the input of ", a.in[d], " gives");
-  }
-}
-
 ConvAxis MakeAxis(const ConvArgs& a, int d, int64_t phase) {
   ConvAxis axis{};
   if (!a.transposed) {
@@ -105,6 +86,23 @@ void Pointwise(const ConvProblem& problem, Isa isa) {
 
 }  // namespace
 
+void CheckConvolution(const ConvArgs& a) {
+  if (a.groups < 1 || a.in_channels % a.groups != 0 || a.out_channels % a.groups != 0) {
+    NEURON_THROW(kInvalidArgument, "convolution: ", a.groups, " groups do not divide ",
+                 a.in_channels, " and ", a.out_channels, " channels");
+  }
+  for (int d = 0; d < 3; ++d) {
+    if (a.kernel[d] < 0 || a.stride[d] < 1 || a.dilation[d] < 1 || a.padding[d] < 0)
+      NEURON_THROW(kInvalidArgument, "convolution: kernel ", a.kernel[d], ", stride ", a.stride[d],
+                   ", dilation ", a.dilation[d], ", padding ", a.padding[d]);
+    const int64_t reach = a.dilation[d] * (a.kernel[d] - 1);
+    if (!a.transposed && a.out[d] > 0 &&
+        (a.out[d] - 1) * a.stride[d] + reach > a.in[d] + 2 * a.padding[d] - 1)
+      NEURON_THROW(kInvalidArgument, "convolution: output size ", a.out[d],
+                   " exceeds what the input of ", a.in[d], " gives");
+  }
+}
+
 std::vector<ConvPhase> MakePhases(const ConvArgs& a) {
   std::vector<ConvPhase> phases;
   const auto count = [&](int d) { return a.transposed ? a.stride[d] : 1; };
@@ -119,7 +117,9 @@ std::vector<ConvPhase> MakePhases(const ConvArgs& a) {
 }
 
 void Convolution(const ConvArgs& args, Isa isa) {
-  Check(args);
+  if (args.dtype != DType::kF32 && args.dtype != DType::kBF16 && args.dtype != DType::kF16)
+    NEURON_THROW(kUnsupported, "convolution: no kernel for ", Name(args.dtype));
+  CheckConvolution(args);
   if (args.batch == 0 || args.out_channels == 0) return;
   const ConvProblem problem{args, *FindGemmKernels(args.dtype, isa), isa};
   if (IsPointwise(args)) return Pointwise(problem, isa);
@@ -130,7 +130,9 @@ void Convolution(const ConvArgs& args, Isa isa) {
   const bool parallel = ThreadPool::Get().size() > 1 && work >= kParallelWork;
   const bool by_rows = args.groups > 1 && problem.group_in() * problem.group_out() <= kFewProducts;
   for (const ConvPhase& phase : MakePhases(args)) {
-    if (by_rows) {
+    if (IsDepthwiseByPixels(problem)) {
+      ConvolvePhaseByPixels(problem, phase, parallel);
+    } else if (by_rows) {
       ConvolvePhaseByRows(problem, phase, parallel);
     } else {
       ConvolvePhase(problem, phase, parallel);

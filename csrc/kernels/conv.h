@@ -36,4 +36,12 @@ struct ConvArgs {
 // that do not fit together.
 void Convolution(const ConvArgs& args, Isa isa = ActiveIsa());
 
+// Throws kInvalidArgument for sizes that do not fit together.
+void CheckConvolution(const ConvArgs& args);
+
+// The gradient of the weight of an ordinary convolution, with y the gradient of its result; w and
+// bias are not read, and w_grad has w's strides. Of a transposed one: x and y exchanged. dtype: f64
+// too. Copies the input once per tap, so takes memory of its size.
+void ConvolutionWeightGrad(const ConvArgs& args, void* w_grad, Isa isa = ActiveIsa());
+
 }  // namespace neuron::kernels

@@ -1,5 +1,6 @@
 // Convolution with few channels per group (depthwise): rows of the input, scaled and added.
 #include <algorithm>
+#include <vector>
 
 #include "kernels/conv_kernels.h"
 #include "kernels/conv_problem.h"
@@ -9,13 +10,7 @@
 namespace neuron::kernels {
 namespace {
 
-const ConvKernels& FindConvKernels([[maybe_unused]] Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512 || isa == Isa::kAvx512Bf16) return avx512::GetConvKernels();
-  if (isa == Isa::kAvx2) return avx2::GetConvKernels();
-#endif
-  return portable::GetConvKernels();
-}
+constexpr int64_t kBandBytes = 256 << 10;  // of converted input
 
 // One output channel of one item, one index of depth.
 class Plane {
@@ -34,35 +29,69 @@ class Plane {
   void Compute() const {
     const ConvAxis &d = phase_.axes[0], &h = phase_.axes[1], &w = phase_.axes[2];
     const int64_t columns = w.span(w.count);
-    // The rows that one row of outputs looks at are few; each is converted once and kept while it
-    // is needed: all rows of the plane at a time would not stay in the cache.
-    const int64_t bytes = static_cast<int64_t>(sizeof(float));
-    float* input = static_cast<float*>(
-        GetScratch(Scratch::kOwn, static_cast<size_t>((columns + w.count) * bytes)));
-    float* sums = input + columns;
-    for (int64_t row = 0; row < h.count; ++row) {
-      std::fill_n(sums, w.count, 0.0f);
-      for (int64_t c = 0; c < p_.group_in(); ++c) {
-        for (const ConvTap& dt : d.taps) {
-          for (const ConvTap& ht : h.taps) {
-            if (!LoadRow(c, depth_ * d.in_step + dt.offset, row * h.in_step + ht.offset, columns,
-                         input))
-              continue;
-            for (const ConvTap& wt : w.taps) {
-              kernels_.add_row(sums, input + wt.offset - w.first(), w.in_step, w.count,
-                               Weight(c, dt.index, ht.index, wt.index));
-            }
-          }
-        }
+    const int64_t images = p_.group_in() * static_cast<int64_t>(d.taps.size());
+    const auto bytes = [&](int64_t rows) {
+      return images * h.span(rows) * columns * static_cast<int64_t>(sizeof(float));
+    };
+    int64_t band = h.count;
+    while (band > 1 && bytes(band) > kBandBytes) band = (band + 1) / 2;
+    float* input = static_cast<float*>(GetScratch(
+        Scratch::kOwn,
+        static_cast<size_t>(bytes(band) + w.count * static_cast<int64_t>(sizeof(float)))));
+    float* sums = input + images * h.span(band) * columns;
+    std::vector<float> weights;
+    std::vector<int64_t> offsets;
+    Taps(h.span(band) * columns, columns, weights, offsets);
+    for (int64_t row = 0; row < h.count; row += band) {
+      const int64_t rows = std::min(band, h.count - row);
+      LoadBand(row, rows, h.span(band), columns, input);
+      for (int64_t r = 0; r < rows; ++r) {
+        kernels_.sum_row(sums, input + r * h.in_step * columns, offsets.data(), weights.data(),
+                         static_cast<int64_t>(weights.size()), w.in_step, w.count);
+        StoreRow(row + r, sums);
       }
-      StoreRow(row, sums);
     }
   }
 
  private:
-  // False if the row lies outside the image.
-  bool LoadRow(int64_t c, int64_t depth, int64_t row, int64_t columns, float* to) const {
-    if (depth < 0 || depth >= a_.in[0] || row < 0 || row >= a_.in[1]) return false;
+  // Weights, and where in the converted input each is for the first output of a row.
+  void Taps(int64_t image, int64_t columns, std::vector<float>& weights,
+            std::vector<int64_t>& offsets) const {
+    const ConvAxis &d = phase_.axes[0], &h = phase_.axes[1], &w = phase_.axes[2];
+    int64_t at = 0;
+    for (int64_t c = 0; c < p_.group_in(); ++c) {
+      for (const ConvTap& dt : d.taps) {
+        for (const ConvTap& ht : h.taps) {
+          for (const ConvTap& wt : w.taps) {
+            weights.push_back(Weight(c, dt.index, ht.index, wt.index));
+            offsets.push_back(at + (ht.offset - h.first()) * columns + wt.offset - w.first());
+          }
+        }
+        at += image;
+      }
+    }
+  }
+
+  // The input of a band of output rows, [channel][tap of depth][row][column].
+  void LoadBand(int64_t row, int64_t rows, int64_t image_rows, int64_t columns, float* to) const {
+    const ConvAxis &d = phase_.axes[0], &h = phase_.axes[1];
+    for (int64_t c = 0; c < p_.group_in(); ++c) {
+      for (const ConvTap& dt : d.taps) {
+        for (int64_t r = 0; r < h.span(rows); ++r) {
+          LoadRow(c, depth_ * d.in_step + dt.offset, row * h.in_step + h.first() + r, columns,
+                  to + r * columns);
+        }
+        to += image_rows * columns;
+      }
+    }
+  }
+
+  // Zeros outside the image.
+  void LoadRow(int64_t c, int64_t depth, int64_t row, int64_t columns, float* to) const {
+    if (depth < 0 || depth >= a_.in[0] || row < 0 || row >= a_.in[1]) {
+      std::fill_n(to, columns, 0.0f);
+      return;
+    }
     const ConvAxis& w = phase_.axes[2];
     const int64_t left = std::clamp<int64_t>(-w.first(), 0, columns);
     const int64_t right = std::clamp<int64_t>(a_.in[2] - w.first(), left, columns);
@@ -73,7 +102,6 @@ class Plane {
                        row * s[3] + (w.first() + left) * s[4];
     p_.gemm.widen(static_cast<const char*>(a_.x) + at * p_.element_bytes(), s[4], right - left,
                   to + left);
-    return true;
   }
 
   float Weight(int64_t c, int64_t d, int64_t h, int64_t w) const {

@@ -4,13 +4,14 @@
 namespace neuron::kernels::portable {
 namespace {
 
+// clang-format off: each builds on those before it
+#include "kernels/scalar.inc"
+#include "kernels/simd_portable.inc"
 #include "kernels/conv_rows.inc"
+// clang-format on
 
 }  // namespace
 
-const ConvKernels& GetConvKernels() {
-  static constexpr ConvKernels kKernels = {AddRow};
-  return kKernels;
-}
+const ConvKernels& GetConvKernels() { return kConvKernels; }
 
 }  // namespace neuron::kernels::portable

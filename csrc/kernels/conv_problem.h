@@ -51,5 +51,8 @@ std::vector<ConvPhase> MakePhases(const ConvArgs& args);
 // By matrix kernels; for few channels per group, row by row.
 void ConvolvePhase(const ConvProblem& problem, const ConvPhase& phase, bool parallel);
 void ConvolvePhaseByRows(const ConvProblem& problem, const ConvPhase& phase, bool parallel);
+// Depthwise with channels innermost in x and y: pixel by pixel.
+bool IsDepthwiseByPixels(const ConvProblem& problem);
+void ConvolvePhaseByPixels(const ConvProblem& problem, const ConvPhase& phase, bool parallel);
 
 }  // namespace neuron::kernels

@@ -22,8 +22,26 @@ void LowerConvolution(Context& c) {
                         {"groups", c.Int("groups")}})});
 }
 
+// The device's own op: the gradient of an ordinary convolution's weight.
+void LowerWeightGrad(Context& c) {
+  const auto rank = static_cast<size_t>(c.T("input")->type.rank() - 2);
+  const auto per_dim = [&](const char* name) {
+    Dims values = c.Ints(name);
+    return values.size() == 1 ? Dims(rank, values[0]) : values;
+  };
+  c.Return({c.b.graph().Add(OpCode::kConvolutionWeightGrad, c.Result(),
+                            {c.T("input"), c.T("grad_output")},
+                            {{"stride", per_dim("stride")},
+                             {"padding", per_dim("padding")},
+                             {"dilation", per_dim("dilation")},
+                             {"groups", c.Int("groups")}})});
+}
+
 }  // namespace
 
-void AddConvolutions(Table& t) { t.Add("convolution", LowerConvolution); }
+void AddConvolutions(Table& t) {
+  t.Add("convolution", LowerConvolution);
+  t.Add("neuron::convolution_weight_grad", LowerWeightGrad);
+}
 
 }  // namespace neuron::lowering

@@ -69,3 +69,66 @@ def test_errors_are_pytorch_s():
         torch.nn.functional.conv2d(x, w)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         torch.nn.functional.conv2d(x, torch.randn(4, 3, 9, 9, device="neuron"))
+
+
+GRADIENTS = {
+    **{name: (*case, False) for name, case in CASES.items()},
+    "strided": ((2, 6, 11, 12), (8, 6, 3, 3), {"stride": 2, "padding": 1}, False),
+    "stride beyond the kernel": ((1, 4, 13, 13), (6, 4, 2, 2), {"stride": 4}, False),
+    "transposed": ((2, 8, 6, 7), (8, 6, 3, 3), {"stride": 2, "padding": 1}, True),
+    "transposed, grouped": (
+        (2, 8, 6, 7),
+        (8, 3, 3, 3),
+        {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients_match_cpu(case, dtype):
+    x_shape, w_shape, options, transposed = GRADIENTS[case]
+    name = f"conv_transpose{len(x_shape) - 2}d" if transposed else f"conv{len(x_shape) - 2}d"
+    run = getattr(torch.nn.functional, name)
+    torch.manual_seed(0)
+    x, w = torch.randn(x_shape).to(dtype), torch.randn(w_shape).to(dtype)
+    bias = torch.randn(w_shape[1] * options.get("groups", 1) if transposed else w_shape[0]).to(
+        dtype
+    )
+    results = []
+    grad = None
+    for device, kind in (("cpu", torch.float64), ("neuron", dtype)):
+        leaves = [t.detach().to(device, kind).requires_grad_() for t in (x, w, bias)]
+        out = run(*leaves, **options)
+        if grad is None:
+            grad = torch.randn(out.shape).to(dtype)
+        torch_neuronx.clear_op_tracking()
+        out.backward(grad.to(device, kind))
+        results.append([t.grad for t in leaves])
+    assert torch_neuronx.get_fallback_ops() == []
+    # Sums of up to 960 products of values near 1, rounded once to the dtype.
+    tolerance = {torch.float32: 2e-5, torch.bfloat16: 1e-2}.get(dtype, 1e-12)
+    for expected, got in zip(*results, strict=True):
+        assert got.dtype == dtype
+        scale = max(1.0, expected.abs().max().item())
+        torch.testing.assert_close(
+            got.cpu().double(), expected, rtol=tolerance, atol=tolerance * scale
+        )
+
+
+def test_training_step_compiled():
+    torch.manual_seed(0)
+    host = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.SiLU(), torch.nn.Conv2d(8, 4, 3, stride=2)
+    )
+    device = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.SiLU(), torch.nn.Conv2d(8, 4, 3, stride=2)
+    )
+    device.load_state_dict(host.state_dict())
+    device.to("neuron")
+    x = torch.randn(2, 3, 12, 12)
+    host(x).pow(2).mean().backward()
+    torch.compile(device, backend="neuron")(x.to("neuron")).pow(2).mean().backward()
+    for e, a in zip(host.parameters(), device.parameters(), strict=True):
+        torch.testing.assert_close(a.grad.cpu(), e.grad, rtol=1e-4, atol=1e-6)

@@ -126,6 +126,49 @@ void AttentionGrad(const LibraryCall& call) {
   kernels::AttentionGrad(args);
 }
 
+// ints: transposed, groups, rank, then stride, padding and dilation.
+kernels::ConvArgs DescribeConvolution(const TensorDesc& x, const TensorDesc& w, const TensorDesc& y,
+                                      const std::vector<int64_t>& ints) {
+  const auto rank = static_cast<size_t>(ints[2]);
+  kernels::ConvArgs args{};
+  args.dtype = x.dtype;
+  args.batch = x.dims[0];
+  args.transposed = ints[0] != 0;
+  args.groups = ints[1];
+  args.in_channels = x.dims[1];
+  args.out_channels = y.dims[1];
+  for (size_t i = 0; i < 3; ++i) {
+    const bool has = i + rank >= 3;
+    const size_t d = i + rank - 3;
+    args.in[i] = has ? x.dims[d + 2] : 1;
+    args.out[i] = has ? y.dims[d + 2] : 1;
+    args.kernel[i] = has ? w.dims[d + 2] : 1;
+    args.stride[i] = has ? ints[3 + d] : 1;
+    args.padding[i] = has ? ints[3 + rank + d] : 0;
+    args.dilation[i] = has ? ints[3 + 2 * rank + d] : 1;
+    args.x_strides[i + 2] = has ? x.strides[d + 2] : 0;
+    args.w_strides[i + 2] = has ? w.strides[d + 2] : 0;
+    args.y_strides[i + 2] = has ? y.strides[d + 2] : 0;
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    args.x_strides[i] = x.strides[i];
+    args.w_strides[i] = w.strides[i];
+    args.y_strides[i] = y.strides[i];
+  }
+  return args;
+}
+
+// tensors: input, gradient of the result, gradient of the weight.
+void ConvolutionWeightGrad(const LibraryCall& call) {
+  NEURON_CHECK(call.attributes.ints[2] <= 3, "convolution of ", call.attributes.ints[2],
+               " dimensions");
+  kernels::ConvArgs args =
+      DescribeConvolution(call.tensors[0], call.tensors[2], call.tensors[1], call.attributes.ints);
+  args.x = call.data[0];
+  args.y = call.data[1];
+  kernels::ConvolutionWeightGrad(args, call.data[2]);
+}
+
 // tensors: source, result, of one shape and size of element.
 void Permute(const LibraryCall& call) {
   const TensorDesc& source = call.tensors[0];
@@ -161,36 +204,8 @@ bool CanConvolve(const LibraryCall& call) {
 }
 
 void Convolve(const LibraryCall& call) {
-  const TensorDesc& x = call.tensors[0];
-  const TensorDesc& w = call.tensors[1];
-  const TensorDesc& y = call.tensors.back();
-  const auto& ints = call.attributes.ints;
-  const auto rank = static_cast<size_t>(ints[2]);
-  kernels::ConvArgs args{};
-  args.dtype = x.dtype;
-  args.batch = x.dims[0];
-  args.transposed = ints[0] != 0;
-  args.groups = ints[1];
-  args.in_channels = x.dims[1];
-  args.out_channels = y.dims[1];
-  for (size_t i = 0; i < 3; ++i) {
-    const bool has = i + rank >= 3;
-    const size_t d = i + rank - 3;
-    args.in[i] = has ? x.dims[d + 2] : 1;
-    args.out[i] = has ? y.dims[d + 2] : 1;
-    args.kernel[i] = has ? w.dims[d + 2] : 1;
-    args.stride[i] = has ? ints[3 + d] : 1;
-    args.padding[i] = has ? ints[3 + rank + d] : 0;
-    args.dilation[i] = has ? ints[3 + 2 * rank + d] : 1;
-    args.x_strides[i + 2] = has ? x.strides[d + 2] : 0;
-    args.w_strides[i + 2] = has ? w.strides[d + 2] : 0;
-    args.y_strides[i + 2] = has ? y.strides[d + 2] : 0;
-  }
-  for (size_t i = 0; i < 2; ++i) {
-    args.x_strides[i] = x.strides[i];
-    args.w_strides[i] = w.strides[i];
-    args.y_strides[i] = y.strides[i];
-  }
+  kernels::ConvArgs args = DescribeConvolution(call.tensors[0], call.tensors[1],
+                                               call.tensors.back(), call.attributes.ints);
   args.x = call.data[0];
   args.w = call.data[1];
   args.y = call.data.back();
@@ -202,6 +217,7 @@ void Convolve(const LibraryCall& call) {
 }
 
 void RegisterEngines() {
+  RegisterLibraryFunction("convolution_weight_grad", ConvolutionWeightGrad);
   RegisterLibraryFunction("permute", Permute);
   RegisterLibraryFunction("gemm", Gemm);
   RegisterLibraryFunction("attention", Attention);

@@ -5,7 +5,7 @@
 
 namespace neuron::host {
 
-// csrc/kernels: "gemm", "attention", "attention_grad", "permute".
+// csrc/kernels: "gemm", "attention", "attention_grad", "convolution_weight_grad", "permute".
 void RegisterEngines();
 // Whether "permute" copies the one to the other (same dims, same dtype) faster than a generated
 // kernel.
