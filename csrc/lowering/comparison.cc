@@ -58,6 +58,23 @@ void LowerMaskedFillTensor(Context& c) {
                        c.T("self"))});
 }
 
+// Every element against every test element: meant for few of the latter.
+void LowerIsIn(Context& c) {
+  auto& b = c.b;
+  Op* elements = c.T("elements");
+  Op* tests = c.T("test_elements");
+  const DType type = Promote(elements->type.dtype, tests->type.dtype);
+  Dims pairs = elements->type.dims;
+  pairs.push_back(1);
+  const Dims flat{tests->type.NumElements()};
+  Op* left = b.Reshape(b.Convert(elements, type), pairs);
+  pairs.back() = flat[0];
+  Op* equal = b.Compare("EQ", b.Broadcast(left, pairs),
+                        b.Broadcast(b.Reshape(b.Convert(tests, type), flat), pairs));
+  Op* found = b.Reduce(equal, "or", {static_cast<int64_t>(pairs.size()) - 1});
+  c.Return({c.Bool("invert") ? b.Unary(OpCode::kNot, found) : found});
+}
+
 }  // namespace
 
 void AddComparisons(Table& t) {
@@ -81,6 +98,7 @@ void AddComparisons(Table& t) {
   t.Add("where.self", LowerWhere).moves_only = true;
   t.Add("masked_fill.Scalar", LowerMaskedFill);
   t.Add("masked_fill.Tensor", LowerMaskedFillTensor);
+  t.Add("isin.Tensor_Tensor", LowerIsIn);
 }
 
 }  // namespace neuron::lowering

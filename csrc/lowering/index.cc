@@ -165,6 +165,48 @@ void LowerIndexPut(Context& c) {
   c.Return({c.b.Transpose(put, Inverse(nd.order))});
 }
 
+// The slices of self along dim that the index names: set to, or added, those of `source`.
+void PutSlices(Context& c, Op* self, Op* source, const char* mode) {
+  const int64_t rank = self->type.rank();
+  const int64_t dim = WrapDim(c.Int("dim"), rank);
+  Op* index = AtLeast1d(c, Index64(c, c.T("index")));
+  Dims order{dim};
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d != dim) order.push_back(d);
+  }
+  Op* table = c.b.Transpose(self, order);
+  Dims updates = self->type.dims;
+  updates[static_cast<size_t>(dim)] = index->type.dims[0];
+  Op* values = c.b.Broadcast(c.b.Convert(source, self->type.dtype), updates);
+  Op* put =
+      c.b.graph().Add(OpCode::kScatterNd, table->type, {table, index, c.b.Transpose(values, order)},
+                      {{"mode", std::string(mode)}});
+  c.Return({c.b.Reshape(c.b.Transpose(put, Inverse(order)), c.Result().dims)});
+}
+
+void LowerIndexCopy(Context& c) {
+  PutSlices(c, AtLeast1d(c, c.T("self")), AtLeast1d(c, c.T("source")), "set");
+}
+
+void LowerIndexAdd(Context& c) {
+  Op* self = AtLeast1d(c, c.T("self"));
+  Op* source = AtLeast1d(c, c.T("source"));
+  if (!c.Is("alpha", 1)) {
+    Op* alpha = c.S("alpha", source->type.dtype);
+    source = c.b.Mul(source, c.b.Broadcast(alpha, source->type.dims));
+  }
+  PutSlices(c, self, source, "add");
+}
+
+void LowerIndexFill(Context& c) {
+  Op* self = AtLeast1d(c, c.T("self"));
+  PutSlices(c, self, c.S("value", self->type.dtype), "set");
+}
+
+void LowerIndexFillTensor(Context& c) {
+  PutSlices(c, AtLeast1d(c, c.T("self")), c.T("value"), "set");
+}
+
 void LowerNonzero(Context& c) {
   c.Return({c.b.graph().Add(OpCode::kNonzero, c.Result(), {c.T("self")})});
 }
@@ -183,6 +225,10 @@ void AddIndexing(Table& t) {
   t.Add("neuron::nonzero", LowerNonzero).moves_only = true;
   t.Add("neuron::index", LowerIndex).moves_only = true;
   t.Add("neuron::index_put_", LowerIndexPut);
+  t.Add("index_copy", LowerIndexCopy);
+  t.Add("index_add", LowerIndexAdd);
+  t.Add("index_fill.int_Scalar", LowerIndexFill);
+  t.Add("index_fill.int_Tensor", LowerIndexFillTensor);
 }
 
 }  // namespace neuron::lowering

@@ -185,6 +185,10 @@ MORE = [
     "cumsum",
     "cumprod",
     "index_put",
+    "index_copy",
+    "index_add",
+    "index_fill",
+    "isin",
     "masked_select",
     "nonzero",
 ]
