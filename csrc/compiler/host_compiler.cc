@@ -2,6 +2,7 @@
 
 #include "compiler/kernel_library.h"
 #include "compiler/planner.h"
+#include "compiler/simplify.h"
 #include "ir/graph.h"
 
 namespace neuron::compiler {
@@ -12,9 +13,12 @@ class Host final : public platform::Compiler {
   std::string Fingerprint() const override { return KernelLibrary::Get().fingerprint(); }
 
   std::shared_ptr<const platform::Executable> Compile(const ir::Graph& graph,
-                                                      const platform::CompileOptions&) override {
+                                                      const platform::CompileOptions& o) override {
     ir::Verify(graph);
-    return Plan(graph);
+    if (o.dynamic_sizes) return Plan(graph);  // a graph of one op of eager mode
+    const ir::Graph simple = Simplify(graph);
+    ir::Verify(simple);
+    return Plan(simple);
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "compiler/host_compiler.h"
 #include "compiler/loop_ir.h"
+#include "compiler/simplify.h"
 #include "ir/graph.h"
 #include "lowering/table.h"
 #include "platform/host/executable.h"
@@ -73,6 +74,13 @@ void BindCompiler(py::module_& m) {
           [](const std::string& op, uint64_t x, uint64_t y, int64_t n) { Eval(op, {x}, y, n); });
   sub.def("eval_binary_f32", [](const std::string& op, uint64_t a, uint64_t b, uint64_t y,
                                 int64_t n) { Eval(op, {a, b}, y, n); });
+  sub.def("simplify", [](const std::string& text) {
+    const ir::Graph graph = ir::Parse(text);
+    ir::Verify(graph);
+    const ir::Graph simple = compiler::Simplify(graph);
+    ir::Verify(simple);
+    return ir::Print(simple);
+  });
   sub.def("roundtrip_loop", [](const std::string& text) { return loop::Print(loop::Parse(text)); });
   sub.def("lowered_ops", [] {
     std::vector<std::string> names;
