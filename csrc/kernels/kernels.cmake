@@ -8,7 +8,8 @@ set(neuron_avx512_bf16_flags ${neuron_avx512_flags} -mavx512bf16)
 foreach(isa portable avx2 avx512 avx512_bf16)
   file(GLOB isa_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/gemm_${isa}.cc
        ${CMAKE_CURRENT_LIST_DIR}/attention_${isa}.cc
-       ${CMAKE_CURRENT_LIST_DIR}/transpose_${isa}.cc ${CMAKE_CURRENT_LIST_DIR}/conv_${isa}.cc)
+       ${CMAKE_CURRENT_LIST_DIR}/transpose_${isa}.cc ${CMAKE_CURRENT_LIST_DIR}/conv_${isa}.cc
+       ${CMAKE_CURRENT_LIST_DIR}/peak_${isa}.cc)
   set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${neuron_${isa}_flags}")
 endforeach()
 # Machines without these instruction sets have no use for their files.

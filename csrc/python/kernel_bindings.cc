@@ -11,6 +11,7 @@
 #include "kernels/conv.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm.h"
+#include "kernels/peak.h"
 #include "kernels/thread_pool.h"
 #include "kernels/transpose.h"
 
@@ -233,6 +234,15 @@ void BindKernels(py::module_& m) {
   sub.def("convolution", &RunConvolution, py::arg("dtype"), py::arg("sizes"), py::arg("window"),
           py::arg("transposed"), py::arg("x_w_y"), py::arg("strides"), py::arg("bias") = 0,
           py::arg("bias_stride") = 0, py::arg("isa") = "");
+  sub.def(
+      "measure_peak",
+      [](const std::string& dtype, double seconds, const std::string& isa) {
+        const kernels::Isa chosen = ChooseIsa(isa);
+        const DType parsed = ParseDType(dtype);
+        const py::gil_scoped_release release;
+        return kernels::MeasurePeak(parsed, seconds, chosen);
+      },
+      py::arg("dtype"), py::arg("seconds") = 0.1, py::arg("isa") = "");
   sub.def("permute", &RunPermute, py::arg("element_bytes"), py::arg("dims"), py::arg("source"),
           py::arg("source_strides"), py::arg("out"), py::arg("out_strides"), py::arg("isa") = "");
   sub.def("attention_grad", &RunAttentionGrad, py::arg("dtype"), py::arg("sizes"),
