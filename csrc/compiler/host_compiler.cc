@@ -3,6 +3,7 @@
 #include "compiler/kernel_library.h"
 #include "compiler/planner.h"
 #include "compiler/simplify.h"
+#include "compiler/stages.h"
 #include "ir/graph.h"
 
 namespace neuron::compiler {
@@ -16,9 +17,14 @@ class Host final : public platform::Compiler {
                                                       const platform::CompileOptions& o) override {
     ir::Verify(graph);
     if (o.dynamic_sizes) return Plan(graph);  // a graph of one op of eager mode
+    const Stages stages(graph.name());
+    if (stages.on()) stages.Write("1_lowered.ir", ir::Print(graph));
     const ir::Graph simple = Simplify(graph);
     ir::Verify(simple);
-    return Plan(simple);
+    if (stages.on()) stages.Write("2_simplified.ir", ir::Print(simple));
+    auto executable = Plan(simple);
+    if (stages.on()) stages.Write("3_plan.txt", executable->Describe());
+    return executable;
   }
 };
 

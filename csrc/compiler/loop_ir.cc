@@ -258,4 +258,15 @@ void Verify(const Kernel& kernel) {
   }
 }
 
+std::string Operations(const Kernel& kernel) {
+  std::string out;
+  for (const Inst& inst : kernel.insts) {
+    if (inst.kind != Kind::kCompute && inst.kind != Kind::kReduce) continue;
+    if (!out.empty()) out += ' ';
+    out +=
+        inst.kind == Kind::kReduce ? "reduce_" + inst.detail : std::string(ir::Info(inst.op).name);
+  }
+  return out.empty() ? "copy" : out;
+}
+
 }  // namespace neuron::loop

@@ -67,6 +67,8 @@ void Verify(const Kernel& kernel);
 
 // Bit d is set if the instruction's value depends on the index of dimension d.
 std::vector<uint32_t> DependenceMasks(const Kernel& kernel);
+// What the kernel computes, one word per operation: "convert multiply reduce_add rsqrt".
+std::string Operations(const Kernel& kernel);
 // Number of params values of each instruction, in order.
 int NumParams(const Inst& inst);
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/arena.h"
 #include "compiler/kernel_builder.h"
 #include "compiler/kernel_library.h"
 #include "compiler/library_calls.h"
@@ -21,7 +22,6 @@ using ir::OpCode;
 
 namespace {
 
-constexpr int64_t kScratchAlignment = 64;
 constexpr size_t kSmallGraph = 64;
 constexpr int64_t kMinPermuted = 4096;  // elements; below, a kernel that is cached anyway will do
 
@@ -54,10 +54,9 @@ class Planner {
       }
     }
     for (const auto& [from, to] : copies) Copy(from, to);
-    PackScratch();
     executable_->operands = scratch_operand_;
     executable_->scalars = graph_.num_scalars();
-    executable_->scratch = scratch_;
+    executable_->scratch = arena_.Pack(executable_->steps, scratch_operand_);
     return executable_;
   }
 
@@ -113,13 +112,9 @@ class Planner {
   }
 
   Place NewTemporary(const Op* op) {
-    Place place{scratch_operand_, scratch_, op->type.dtype, op->type.dims,
-                ir::ContiguousStrides(op->type.dims)};
-    const int64_t bytes = std::max<int64_t>(1, op->type.NumElements() * ByteSize(op->type.dtype));
-    const int64_t size = (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-    temporaries_.push_back({scratch_, size});
-    scratch_ += size;
-    return place;
+    const int64_t bytes = op->type.NumElements() * ByteSize(op->type.dtype);
+    return {scratch_operand_, arena_.Add(bytes), op->type.dtype, op->type.dims,
+            ir::ContiguousStrides(op->type.dims)};
   }
 
   // The place that a shared value will have; the same at every attempt.
@@ -136,58 +131,6 @@ class Planner {
     const Place place = promised ? *promised : NewTemporary(op);
     ComputeInto(op, place, -1);
     places_[op] = place;
-  }
-
-  // Gives temporaries whose lives do not meet the same memory: first fit by decreasing size.
-  void PackScratch() {
-    const auto temporary_at = [&](int64_t offset) {
-      auto it =
-          std::upper_bound(temporaries_.begin(), temporaries_.end(), offset,
-                           [](int64_t value, const Temporary& t) { return value < t.offset; });
-      return it - temporaries_.begin() - 1;
-    };
-    const auto each = [&](const auto& visit) {
-      for (int s = 0; s < static_cast<int>(executable_->steps.size()); ++s) {
-        Step& step = executable_->steps[static_cast<size_t>(s)];
-        auto& operands = step.kind == Step::kKernel ? step.kernel.operands : step.library.operands;
-        for (host::OperandRef& operand : operands) {
-          if (operand.index == scratch_operand_) visit(s, operand);
-        }
-      }
-    };
-    each([&](int s, const host::OperandRef& operand) {
-      Temporary& t = temporaries_[static_cast<size_t>(temporary_at(operand.byte_offset))];
-      t.first = std::min(t.first, s);
-      t.last = std::max(t.last, s);
-    });
-    std::vector<Temporary*> order;
-    for (Temporary& t : temporaries_) {
-      if (t.last >= 0) order.push_back(&t);
-    }
-    std::stable_sort(order.begin(), order.end(),
-                     [](const Temporary* a, const Temporary* b) { return a->size > b->size; });
-    std::vector<const Temporary*> placed;
-    int64_t total = 0;
-    for (Temporary* t : order) {
-      int64_t at = 0;
-      for (const Temporary* other : placed) {  // sorted by packed offset
-        const bool alive = other->first <= t->last && t->first <= other->last;
-        if (alive && at + t->size > other->packed && at < other->packed + other->size)
-          at = other->packed + other->size;
-      }
-      t->packed = at;
-      total = std::max(total, at + t->size);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), t,
-                                     [](const Temporary* a, const Temporary* b) {
-                                       return a->packed < b->packed;
-                                     }),
-                    t);
-    }
-    each([&](int, host::OperandRef& operand) {
-      const Temporary& t = temporaries_[static_cast<size_t>(temporary_at(operand.byte_offset))];
-      operand.byte_offset += t.packed - t.offset;
-    });
-    scratch_ = total;
   }
 
   void ComputeInto(const Op* op, const Place& destination, int output) {
@@ -423,6 +366,7 @@ class Planner {
     step.kind = Step::kKernel;
     KernelStep& kernel = step.kernel;
     kernel.name = built.kernel.name;
+    kernel.fused = loop::Operations(built.kernel);
     kernel.code = KernelLibrary::Get().Find(loop::Print(built.kernel), built.kernel.name);
     for (size_t k = 0; k < built.operands.size(); ++k) {
       kernel.operands.push_back({built.operands[k], built.byte_offsets[k]});
@@ -473,19 +417,12 @@ class Planner {
     accesses_.push_back(std::move(access));
   }
 
-  struct Temporary {
-    int64_t offset = 0, size = 0;  // before packing
-    int first = 1 << 30, last = -1;
-    int64_t packed = 0;
-  };
-
   const ir::Graph& graph_;
   const std::set<int> detached_;
   std::unordered_set<const Op*> shared_;
   std::map<const Op*, Place> promised_;
-  std::vector<Temporary> temporaries_;
   int scratch_operand_ = 0;
-  int64_t scratch_ = 0;
+  Arena arena_;
   std::shared_ptr<host::HostExecutable> executable_;
   std::map<const Op*, Place> places_;
   std::set<int> done_;            // outputs already computed together with an earlier one

@@ -5,6 +5,7 @@
 #include "compiler/host_compiler.h"
 #include "compiler/loop_ir.h"
 #include "compiler/simplify.h"
+#include "compiler/stages.h"
 #include "ir/graph.h"
 #include "lowering/table.h"
 #include "platform/host/executable.h"
@@ -81,6 +82,10 @@ void BindCompiler(py::module_& m) {
     ir::Verify(simple);
     return ir::Print(simple);
   });
+  sub.def("write_stage",
+          [](const std::string& graph, const std::string& file, const std::string& text) {
+            compiler::Stages(graph).Write(file, text);
+          });
   sub.def("roundtrip_loop", [](const std::string& text) { return loop::Print(loop::Parse(text)); });
   sub.def("lowered_ops", [] {
     std::vector<std::string> names;

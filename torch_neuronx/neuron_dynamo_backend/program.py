@@ -345,7 +345,9 @@ def compile_graph(
     gm: GraphModule, example_inputs: Sequence[Any], *, name: str
 ) -> Callable[..., Any]:
     """Compiles one graph of AOTAutograd; returns what AOTAutograd calls with a list of inputs."""
-    program = Program(gm, f"{name}_{next(_counter)}")
+    name = f"{name}_{next(_counter)}"
+    _C.compiler.write_stage(name, "0_fx.py", gm.print_readable(print_output=False))
+    program = Program(gm, name)
     run = program.runner()
 
     def boxed(inputs: list[Any]) -> list[Any]:

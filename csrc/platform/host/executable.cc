@@ -120,11 +120,24 @@ bool HostExecutable::Ready() const {
 }
 
 std::string HostExecutable::Describe() const {
-  std::string out;
+  // Operands by number: inputs, then outputs, then the scratch block.
+  std::string out = StrCat(operands, " operands, ", scratch, " bytes of scratch\n");
+  const auto add_operands = [&](const std::vector<OperandRef>& refs) {
+    for (const OperandRef& ref : refs) {
+      out += ref.index == operands ? " scratch" : StrCat(" %", ref.index);
+      if (ref.byte_offset != 0) out += StrCat("+", ref.byte_offset);
+    }
+    out += '\n';
+  };
   for (const Step& step : steps) {
-    out += step.kind == Step::kKernel
-               ? StrCat("kernel ", step.kernel.name, ", ", step.kernel.items, " items\n")
-               : StrCat("library ", step.library.name, "\n");
+    if (step.kind == Step::kKernel) {
+      out += StrCat("kernel ", step.kernel.name, ", ", step.kernel.items,
+                    " items: ", step.kernel.fused, "; operands");
+      add_operands(step.kernel.operands);
+    } else {
+      out += StrCat("library ", step.library.name, "; operands");
+      add_operands(step.library.operands);
+    }
   }
   return out;
 }

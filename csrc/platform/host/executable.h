@@ -59,6 +59,7 @@ struct OperandRef {
 struct KernelStep {
   std::shared_ptr<KernelCode> code;
   std::string name;                  // for profiles: "fused_add_gelu"
+  std::string fused;                 // its operations, "multiply add reduce_add"
   std::vector<OperandRef> operands;  // at most kMaxOperands
   std::vector<int64_t> params;
   std::vector<int> scalars;  // launch scalar that the kernel's scalar k is
