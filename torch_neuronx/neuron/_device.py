@@ -49,7 +49,7 @@ local_world_size: int | None = None
 
 
 def device_count() -> int:
-    """Number of NeuronCores that this process may use; of a process group, its ranks on this host."""
+    """Number of NeuronCores that this process may use; in a process group, of its local ranks."""
     return _C.device_count() if local_world_size is None else local_world_size
 
 
