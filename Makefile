@@ -1,4 +1,5 @@
 # make demo: builds what is needed, then a FLUX.2-klein pipeline makes output.png on "neuron".
+# make demo-tp: the same with the transformer shared by 8 ranks, each with a NeuronCore (RANKS=n).
 # make test: builds what is needed, then runs the linters and all tests.
 #
 # An active virtual environment is used as it is; otherwise .venv is created. PYTHON names the
@@ -18,10 +19,14 @@ FAIL = { echo "error: $(1)" >&2; exit 1; }
 REGISTRY_HINT = the package registry cannot be reached or lacks a package: check the network and \
                 pip's index settings (pip config list), then run make again
 
-.PHONY: demo test build venv lint format docs bench clean check-tools
+.PHONY: demo demo-tp test build venv lint format docs bench clean check-tools
 
 demo: $(STAMPS)/build $(STAMPS)/requirements-demo
 	$(PY) examples/klein.py
+
+RANKS ?= 8
+demo-tp: $(STAMPS)/build $(STAMPS)/requirements-demo
+	$(PY) -m torch.distributed.run --nproc_per_node=$(RANKS) examples/tensor_parallel_neuron.py --size small
 
 test: lint $(STAMPS)/build $(STAMPS)/requirements-demo
 	$(PY) -m pytest $(PYTEST_ARGS)

@@ -39,6 +39,9 @@ def _load() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
+    from .distributed import register
+
+    register()
 
 
 def _register() -> None:

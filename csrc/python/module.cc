@@ -9,6 +9,7 @@
 #include "platform/host/engines.h"
 #include "python/compiler_bindings.h"
 #include "python/device_bindings.h"
+#include "python/distributed_bindings.h"
 #include "python/errors.h"
 #include "python/graph_bindings.h"
 #include "python/ir_bindings.h"
@@ -34,4 +35,5 @@ PYBIND11_MODULE(_C, m) {
   BindGraph(m);
   BindIr(m);
   BindNeff(m);
+  BindDistributed(m);
 }

@@ -44,9 +44,13 @@ def checked_index(device: DeviceLike) -> int:
     return index
 
 
+# Ranks on this host, each with a NeuronCore of its own; None without a process group.
+local_world_size: int | None = None
+
+
 def device_count() -> int:
-    """Number of NeuronCores that this process may use."""
-    return _C.device_count()
+    """Number of NeuronCores that this process may use; in a process group, of its local ranks."""
+    return _C.device_count() if local_world_size is None else local_world_size
 
 
 def is_available() -> bool:

@@ -1,0 +1,108 @@
+#include "distributed/call.h"
+
+#include <cstring>
+
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+
+namespace neuron::distributed {
+namespace {
+
+template <size_t kSize>
+void Set(char (&field)[kSize], const char* text) {
+  std::strncpy(field, text, kSize - 1);
+}
+
+}  // namespace
+
+ProcessGroupNeuron::Call::Call(ProcessGroupNeuron& group, const Options& options, int device)
+    : group_(group), options_(options), caller_(runtime::CurrentStream(device)), stream_(&caller_) {
+  {
+    const std::lock_guard lock(group.shared_->mutex);
+    TORCH_CHECK_WITH(DistBackendError, group.shared_->broken.empty(), options.name,
+                     ": the process group failed before: ", group.shared_->broken);
+  }
+  aten::Guarded([&] {
+    if (options.async) {
+      if (group.own_stream_ == nullptr || group.own_stream_->device() != device)
+        group.own_stream_ = &runtime::NextPoolStream(device, -1);
+      stream_ = group.own_stream_;
+      const auto ready = runtime::GetDevice(device).CreateEvent(false);
+      caller_.queue().Record(*ready);
+      stream_->queue().WaitFor(*ready);
+    }
+    if (group.last_done_ != nullptr && group.last_stream_ != stream_)
+      stream_->queue().WaitFor(*group.last_done_);
+    runtime::SetCurrentStream(*stream_);
+  });
+  Set(description_.collective, options.name);
+  description_.sequence = ++group.sequence_;
+}
+
+ProcessGroupNeuron::Call::~Call() { runtime::SetCurrentStream(caller_); }
+
+void ProcessGroupNeuron::Call::Describe(const at::Tensor& tensor, bool uniform) {
+  Set(description_.dtype, c10::toString(tensor.scalar_type()));
+  description_.elements = tensor.numel();
+  description_.uniform = uniform ? 1 : 0;
+}
+
+void ProcessGroupNeuron::Call::Use(const at::Tensor& tensor) {
+  if (stream_ == &caller_ || tensor.storage().nbytes() == 0) return;
+  const void* data = tensor.storage().data_ptr().get();
+  aten::Guarded(
+      [&] { runtime::RecordStream(reinterpret_cast<platform::DeviceAddress>(data), *stream_); });
+}
+
+at::Tensor ProcessGroupNeuron::Call::Dense(const at::Tensor& tensor) {
+  Use(tensor);
+  return tensor.contiguous();
+}
+
+at::Tensor ProcessGroupNeuron::Call::DenseResult(const at::Tensor& tensor, bool keep_values) {
+  Use(tensor);
+  if (tensor.is_contiguous()) return tensor;
+  const at::Tensor dense =
+      keep_values ? tensor.contiguous() : at::empty(tensor.sizes(), tensor.options());
+  copy_back_.emplace_back(tensor, dense);
+  return dense;
+}
+
+void ProcessGroupNeuron::Call::Submit(std::function<void(const Round&)> body) {
+  const auto timeout = group_.TimeoutOr(options_.timeout);
+  auto run = [body = std::move(body), description = description_, timeout, outcome = outcome_,
+              shared = group_.shared_] {
+    try {
+      {
+        const std::lock_guard lock(shared->mutex);
+        if (!shared->broken.empty()) NEURON_THROW(kFailedExecution, shared->broken);
+      }
+      body({*shared->segment, description, std::chrono::steady_clock::now() + timeout});
+    } catch (const std::exception& error) {
+      shared->segment->Fail(error.what());
+      {
+        const std::lock_guard lock(shared->mutex);
+        if (shared->broken.empty()) shared->broken = error.what();
+      }
+      const std::lock_guard lock(outcome->mutex);
+      outcome->error = std::make_exception_ptr(c10::DistBackendError(
+          {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error.what()));
+      throw;
+    }
+  };
+  aten::Guarded([&] { stream_->queue().Enqueue(std::move(run)); });
+}
+
+ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::Call::Finish(Tensors outputs, bool blocking) {
+  for (const auto& [to, from] : copy_back_) to.copy_(from);
+  aten::Guarded([&] {
+    group_.last_done_ = runtime::GetDevice(stream_->device()).CreateEvent(false);
+    stream_->queue().Record(*group_.last_done_);
+  });
+  group_.last_stream_ = stream_;
+  return c10::make_intrusive<NeuronWork>(group_.getRank(), options_.type, description_.sequence,
+                                         *stream_, group_.last_done_, outcome_, std::move(outputs),
+                                         blocking);
+}
+
+}  // namespace neuron::distributed

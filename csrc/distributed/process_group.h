@@ -1,0 +1,85 @@
+// The c10d backend "neuron": collectives of tensors on NeuronCores, in stream order.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "distributed/collectives.h"
+#include "distributed/work.h"
+
+namespace neuron::distributed {
+
+// A collective runs on the current stream, an asynchronous one on a stream of the group's own; the
+// collectives of a group never overlap. All ranks must be on one host.
+class ProcessGroupNeuron final : public c10d::Backend {
+ public:
+  // Blocks until all ranks have come. Throws on a timeout or if they are on several hosts.
+  ProcessGroupNeuron(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                     std::chrono::milliseconds timeout);
+
+  const std::string getBackendName() const override { return "neuron"; }
+  bool supportsCoalescing() const override { return true; }
+  void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+  void startCoalescing() override {}
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override;
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+ private:
+  class Call;
+  friend class Call;
+  struct Shared {
+    std::unique_ptr<Segment> segment;
+    std::mutex mutex;
+    std::string broken;  // why no collective is possible any more
+  };
+  void Connect(c10d::Store& store);
+  std::chrono::milliseconds TimeoutOr(std::chrono::milliseconds timeout) const {
+    return timeout == c10d::kUnsetTimeout ? timeout_ : timeout;
+  }
+
+  std::chrono::milliseconds timeout_;
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  uint64_t sequence_ = 0;
+  runtime::Stream* own_stream_ = nullptr;   // of asynchronous collectives
+  runtime::Stream* last_stream_ = nullptr;  // of the last collective
+  std::shared_ptr<platform::Event> last_done_;
+};
+
+}  // namespace neuron::distributed

@@ -1,0 +1,83 @@
+// The memory that the ranks of one group on one host share, and the steps in which they use it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/fd.h"
+
+namespace neuron::distributed {
+
+// What a rank is about to do; compared between ranks so that a mismatch is an error, not garbage.
+struct Description {
+  char collective[24] = {};  // "all_reduce"
+  char dtype[16] = {};       // "BFloat16"
+  char reduction[16] = {};   // "SUM"; empty if it does not reduce
+  uint64_t sequence = 0;     // number of the collective in its group, from 1
+  int64_t elements = 0;      // of the input; compared only if `uniform`
+  int32_t root = -1;         // rank in the group; -1 if there is none
+  int32_t uniform = 1;       // every rank has the same number of elements
+};
+
+// An anonymous file (memfd): the system frees it with the last process that maps it, however that
+// dies. A rank has two buffers, used in turn, and a counter of steps. A step: write own buffer,
+// Arrive, WaitForAll, read the peers' buffers. A rank writes a buffer again two steps later; all
+// peers have arrived at the step between by then, so they have read it. Used by one thread at a
+// time.
+class Segment {
+ public:
+  static constexpr size_t kBufferBytes = 512 << 10;
+
+  // The first rank's way: makes the memory. Throws kInternal with the system's reason.
+  Segment(int rank, int size);
+  // The others' way: opens what the first rank's handle() names.
+  Segment(int rank, int size, const std::string& handle);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  // Names the memory for other processes of this host and user.
+  const std::string& handle() const { return handle_; }
+  // Watches the processes of the group: pids by rank.
+  void WatchPeers(const std::vector<int>& pids);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  uint64_t step() const { return step_; }
+  // The buffers of the step being prepared or, after Arrive, of that step.
+  char* Buffer(int rank) const;
+
+  // Begins a step: the buffer of this rank may be written after it.
+  void Begin() { ++step_; }
+  // Tells the peers that the buffer is written.
+  void Arrive(const Description& description);
+  // Throws kFailedExecution naming ranks when one died, failed, or does not come before the
+  // deadline, or came with another collective (only `compare`).
+  void WaitForAll(const Description& description, bool compare,
+                  std::chrono::steady_clock::time_point deadline);
+  // Tells the peers that this rank gave up, so that they do too.
+  void Fail(const std::string& reason);
+
+ private:
+  struct RankHeader;
+  void Map(bool create);
+  RankHeader& Header(int rank) const;
+  void WaitForRank(int peer, const Description& description,
+                   std::chrono::steady_clock::time_point deadline);
+  void CheckPeer(int peer, const Description& description) const;
+  void Compare(int peer, const Description& own) const;
+
+  const int rank_, size_;
+  uint64_t step_ = 0;
+  Fd file_;
+  std::string handle_;
+  char* base_ = nullptr;
+  size_t bytes_ = 0;
+  std::vector<Fd> peers_;  // pidfds: readable once the process has ended
+};
+
+}  // namespace neuron::distributed
