@@ -36,11 +36,19 @@ void LowerIndexAdd(Context& c) {
 
 void LowerIndexCopy(Context& c) { WriteAlong(c, c.T("source"), "set"); }
 
+void LowerIndexFillScalar(Context& c) {
+  WriteAlong(c, c.S("value", c.T("self")->type.dtype), "set");
+}
+
+void LowerIndexFillTensor(Context& c) { WriteAlong(c, c.T("value"), "set"); }
+
 }  // namespace
 
 void AddIndexAlong(Table& t) {
   t.Add("index_add", LowerIndexAdd);
   t.Add("index_copy", LowerIndexCopy).moves_only = true;
+  t.Add("index_fill_.int_Scalar", LowerIndexFillScalar);
+  t.Add("index_fill_.int_Tensor", LowerIndexFillTensor).moves_only = true;
 }
 
 }  // namespace neuron::lowering

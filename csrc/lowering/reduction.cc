@@ -130,6 +130,22 @@ void LowerStd(Context& c) {
   c.Return({c.b.Reshape(c.b.Convert(std, c.Result().dtype), c.Result().dims)});
 }
 
+void LowerVarMean(Context& c) {
+  Op* x = ToComputeType(c, c.T("self"));
+  Op* mean;
+  Op* var = Variance(c, x, ReducedDims(c, "dim", x), &mean);
+  c.Return({c.b.Reshape(c.b.Convert(var, c.Result(0).dtype), c.Result(0).dims),
+            c.b.Reshape(c.b.Convert(mean, c.Result(1).dtype), c.Result(1).dims)});
+}
+
+void LowerStdMean(Context& c) {
+  Op* x = ToComputeType(c, c.T("self"));
+  Op* mean;
+  Op* std = c.b.Unary(OpCode::kSqrt, Variance(c, x, ReducedDims(c, "dim", x), &mean));
+  c.Return({c.b.Reshape(c.b.Convert(std, c.Result(0).dtype), c.Result(0).dims),
+            c.b.Reshape(c.b.Convert(mean, c.Result(1).dtype), c.Result(1).dims)});
+}
+
 void LowerAminmax(Context& c) {
   Op* x = ToComputeType(c, c.T("self"));
   const Dims dims = c.Has("dim") ? ReducedDims(c, "dim", x) : AllDims(x);
@@ -188,6 +204,8 @@ void AddReductions(Table& t) {
   t.Add("any.dims", LowerTestDim<kOr>);
   t.Add("var.correction", LowerVar);
   t.Add("std.correction", LowerStd);
+  t.Add("var_mean.correction", LowerVarMean);
+  t.Add("std_mean.correction", LowerStdMean);
   t.Add("aminmax", LowerAminmax);
   t.Add("linalg_vector_norm", LowerVectorNorm).static_args = {"ord"};
 }
