@@ -81,6 +81,35 @@ void LowerScatterValueReduce(Context& c) {
   Scatter(c, c.S("value", c.T("self")->type.dtype), ReduceMode(c));
 }
 
+// self combined with src by a reduction that has an IR mode; without include_self what is written
+// starts from the reduction's neutral element.
+void LowerScatterReduceTwo(Context& c) {
+  auto& b = c.b;
+  const std::string reduce = c.String("reduce");
+  const char* mode = reduce == "sum"    ? "add"
+                     : reduce == "prod" ? "multiply"
+                     : reduce == "amax" ? "maximum"
+                     : reduce == "amin" ? "minimum"
+                                        : nullptr;
+  if (mode == nullptr) NEURON_THROW(kUnsupported, c.op(), ": no lowering of reduce='", reduce, "'");
+  Op* self = AtLeast1d(c, c.T("self"));
+  const DType dtype = self->type.dtype;
+  Op* index = AtLeast1d(c, Index64(c, c.T("index")));
+  const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
+  const auto scatter = [&](Op* into, Op* source, const char* how) {
+    return b.graph().Add(OpCode::kScatter, self->type, {into, index, source},
+                         {{"dim", dim}, {"mode", std::string(how)}});
+  };
+  if (!c.Bool("include_self")) {
+    Op* neutral = reduce == "sum"    ? b.Const(dtype, 0)
+                  : reduce == "prod" ? b.Const(dtype, 1)
+                                     : b.Limit(dtype, reduce == "amin");
+    self = scatter(self, b.Broadcast(neutral, index->type.dims), "set");
+  }
+  Op* source = b.Convert(CutTo(c, AtLeast1d(c, c.T("src")), index->type.dims), dtype);
+  c.Return({b.Reshape(scatter(self, source, mode), c.Result().dims)});
+}
+
 struct NdIndex {
   std::vector<Op*> indices;  // i64, broadcast to one shape
   Dims shape;                // of the indices
@@ -179,6 +208,7 @@ void AddIndexing(Table& t) {
   t.Add("scatter.value", LowerScatterValue);
   t.Add("scatter.reduce", LowerScatterReduce);
   t.Add("scatter.value_reduce", LowerScatterValueReduce);
+  t.Add("scatter_reduce.two", LowerScatterReduceTwo);
   t.Add("scatter_add", LowerScatterSource<kAdd>);
   t.Add("neuron::nonzero", LowerNonzero).moves_only = true;
   t.Add("neuron::index", LowerIndex).moves_only = true;

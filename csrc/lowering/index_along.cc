@@ -8,12 +8,17 @@ namespace {
 Op* AtLeast1d(Context& c, Op* x) { return x->type.dims.empty() ? c.b.Reshape(x, {1}) : x; }
 
 // self with `source` set or added at index[i] along dim. The source has self's shape but for dim,
-// where it has the index's size, or is a number.
-void WriteAlong(Context& c, Op* source, const char* mode) {
+// where it has the index's size, or is a number. Negative indices count from the end if `wrap`.
+void WriteAlong(Context& c, Op* source, const char* mode, bool wrap = false) {
   auto& b = c.b;
   Op* self = AtLeast1d(c, c.T("self"));
   Op* index = AtLeast1d(c, b.Convert(c.T("index"), DType::kI64));
   const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
+  if (wrap) {
+    Op* size = b.Shape(DType::kI64, self->type.dims[static_cast<size_t>(dim)]);
+    Op* negative = b.Compare("LT", index, b.ConstInt(DType::kI64, 0));
+    index = b.Select(negative, b.Add(index, size), index);
+  }
   Dims dims = self->type.dims;
   dims[static_cast<size_t>(dim)] = index->type.dims[0];
   source = b.Convert(source, self->type.dtype);
@@ -37,10 +42,10 @@ void LowerIndexAdd(Context& c) {
 void LowerIndexCopy(Context& c) { WriteAlong(c, c.T("source"), "set"); }
 
 void LowerIndexFillScalar(Context& c) {
-  WriteAlong(c, c.S("value", c.T("self")->type.dtype), "set");
+  WriteAlong(c, c.S("value", c.T("self")->type.dtype), "set", true);
 }
 
-void LowerIndexFillTensor(Context& c) { WriteAlong(c, c.T("value"), "set"); }
+void LowerIndexFillTensor(Context& c) { WriteAlong(c, c.T("value"), "set", true); }
 
 }  // namespace
 
