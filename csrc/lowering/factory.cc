@@ -17,6 +17,12 @@ void LowerArange(Context& c) {
   c.Return({b.Add(b.Mul(i, c.S("step", dtype)), c.S("start", dtype))});
 }
 
+void LowerEye(Context& c) {
+  const Dims& dims = c.Result().dims;
+  Op* row = c.b.Iota(DType::kI64, dims, 0);
+  c.Return({c.b.Compare("EQ", row, c.b.Iota(DType::kI64, dims, 1))});
+}
+
 }  // namespace
 
 void AddFactories(Table& t) {
@@ -24,6 +30,7 @@ void AddFactories(Table& t) {
   t.Add("fill_.Tensor", LowerFillTensor).aliases = {"fill.Tensor"};
   t.Add("zero_", LowerZero).moves_only = true;
   t.Add("arange.start_out", LowerArange).static_args = {"start", "end", "step"};
+  t.Add("eye.m_out", LowerEye).aliases = {"eye.out"};
 }
 
 }  // namespace neuron::lowering

@@ -81,6 +81,35 @@ void LowerScatterValueReduce(Context& c) {
   Scatter(c, c.S("value", c.T("self")->type.dtype), ReduceMode(c));
 }
 
+// self combined with src by a reduction that has an IR mode; without include_self what is written
+// starts from the reduction's neutral element.
+void LowerScatterReduceTwo(Context& c) {
+  auto& b = c.b;
+  const std::string reduce = c.String("reduce");
+  const char* mode = reduce == "sum"    ? "add"
+                     : reduce == "prod" ? "multiply"
+                     : reduce == "amax" ? "maximum"
+                     : reduce == "amin" ? "minimum"
+                                        : nullptr;
+  if (mode == nullptr) NEURON_THROW(kUnsupported, c.op(), ": no lowering of reduce='", reduce, "'");
+  Op* self = AtLeast1d(c, c.T("self"));
+  const DType dtype = self->type.dtype;
+  Op* index = AtLeast1d(c, Index64(c, c.T("index")));
+  const int64_t dim = WrapDim(c.Int("dim"), self->type.rank());
+  const auto scatter = [&](Op* into, Op* source, const char* how) {
+    return b.graph().Add(OpCode::kScatter, self->type, {into, index, source},
+                         {{"dim", dim}, {"mode", std::string(how)}});
+  };
+  if (!c.Bool("include_self")) {
+    Op* neutral = reduce == "sum"    ? b.Const(dtype, 0)
+                  : reduce == "prod" ? b.Const(dtype, 1)
+                                     : b.Limit(dtype, reduce == "amin");
+    self = scatter(self, b.Broadcast(neutral, index->type.dims), "set");
+  }
+  Op* source = b.Convert(CutTo(c, AtLeast1d(c, c.T("src")), index->type.dims), dtype);
+  c.Return({b.Reshape(scatter(self, source, mode), c.Result().dims)});
+}
+
 struct NdIndex {
   std::vector<Op*> indices;  // i64, broadcast to one shape
   Dims shape;                // of the indices
@@ -165,48 +194,6 @@ void LowerIndexPut(Context& c) {
   c.Return({c.b.Transpose(put, Inverse(nd.order))});
 }
 
-// The slices of self along dim that the index names: set to, or added, those of `source`.
-void PutSlices(Context& c, Op* self, Op* source, const char* mode) {
-  const int64_t rank = self->type.rank();
-  const int64_t dim = WrapDim(c.Int("dim"), rank);
-  Op* index = AtLeast1d(c, Index64(c, c.T("index")));
-  Dims order{dim};
-  for (int64_t d = 0; d < rank; ++d) {
-    if (d != dim) order.push_back(d);
-  }
-  Op* table = c.b.Transpose(self, order);
-  Dims updates = self->type.dims;
-  updates[static_cast<size_t>(dim)] = index->type.dims[0];
-  Op* values = c.b.Broadcast(c.b.Convert(source, self->type.dtype), updates);
-  Op* put =
-      c.b.graph().Add(OpCode::kScatterNd, table->type, {table, index, c.b.Transpose(values, order)},
-                      {{"mode", std::string(mode)}});
-  c.Return({c.b.Reshape(c.b.Transpose(put, Inverse(order)), c.Result().dims)});
-}
-
-void LowerIndexCopy(Context& c) {
-  PutSlices(c, AtLeast1d(c, c.T("self")), AtLeast1d(c, c.T("source")), "set");
-}
-
-void LowerIndexAdd(Context& c) {
-  Op* self = AtLeast1d(c, c.T("self"));
-  Op* source = AtLeast1d(c, c.T("source"));
-  if (!c.Is("alpha", 1)) {
-    Op* alpha = c.S("alpha", source->type.dtype);
-    source = c.b.Mul(source, c.b.Broadcast(alpha, source->type.dims));
-  }
-  PutSlices(c, self, source, "add");
-}
-
-void LowerIndexFill(Context& c) {
-  Op* self = AtLeast1d(c, c.T("self"));
-  PutSlices(c, self, c.S("value", self->type.dtype), "set");
-}
-
-void LowerIndexFillTensor(Context& c) {
-  PutSlices(c, AtLeast1d(c, c.T("self")), c.T("value"), "set");
-}
-
 void LowerNonzero(Context& c) {
   c.Return({c.b.graph().Add(OpCode::kNonzero, c.Result(), {c.T("self")})});
 }
@@ -221,14 +208,11 @@ void AddIndexing(Table& t) {
   t.Add("scatter.value", LowerScatterValue);
   t.Add("scatter.reduce", LowerScatterReduce);
   t.Add("scatter.value_reduce", LowerScatterValueReduce);
+  t.Add("scatter_reduce.two", LowerScatterReduceTwo);
   t.Add("scatter_add", LowerScatterSource<kAdd>);
   t.Add("neuron::nonzero", LowerNonzero).moves_only = true;
   t.Add("neuron::index", LowerIndex).moves_only = true;
   t.Add("neuron::index_put_", LowerIndexPut);
-  t.Add("index_copy", LowerIndexCopy);
-  t.Add("index_add", LowerIndexAdd);
-  t.Add("index_fill.int_Scalar", LowerIndexFill);
-  t.Add("index_fill.int_Tensor", LowerIndexFillTensor);
 }
 
 }  // namespace neuron::lowering

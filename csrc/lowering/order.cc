@@ -37,7 +37,7 @@ void LowerArgSort(Context& c) {
   c.Return({c.b.Reshape(ArgSort(c, x, dim, c.Bool("descending")), c.Result().dims)});
 }
 
-constexpr const char kSum[] = "add", kProduct[] = "multiply";
+constexpr const char kSum[] = "add", kProduct[] = "multiply", kLogSumExp[] = "logaddexp";
 
 template <const char* kKind>
 void LowerCumulative(Context& c) {
@@ -63,6 +63,7 @@ void AddOrder(Table& t) {
   t.Add("kthvalue", LowerKthValue);
   t.Add("cumsum", LowerCumulative<kSum>);
   t.Add("cumprod", LowerCumulative<kProduct>);
+  t.Add("logcumsumexp", LowerCumulative<kLogSumExp>);
 }
 
 }  // namespace neuron::lowering

@@ -1,5 +1,6 @@
 // Sums, means, extrema, tests, over some or all dimensions.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "lowering/promotion.h"
@@ -129,6 +130,57 @@ void LowerStd(Context& c) {
   c.Return({c.b.Reshape(c.b.Convert(std, c.Result().dtype), c.Result().dims)});
 }
 
+void LowerVarMean(Context& c) {
+  Op* x = ToComputeType(c, c.T("self"));
+  Op* mean;
+  Op* var = Variance(c, x, ReducedDims(c, "dim", x), &mean);
+  c.Return({c.b.Reshape(c.b.Convert(var, c.Result(0).dtype), c.Result(0).dims),
+            c.b.Reshape(c.b.Convert(mean, c.Result(1).dtype), c.Result(1).dims)});
+}
+
+void LowerStdMean(Context& c) {
+  Op* x = ToComputeType(c, c.T("self"));
+  Op* mean;
+  Op* std = c.b.Unary(OpCode::kSqrt, Variance(c, x, ReducedDims(c, "dim", x), &mean));
+  c.Return({c.b.Reshape(c.b.Convert(std, c.Result(0).dtype), c.Result(0).dims),
+            c.b.Reshape(c.b.Convert(mean, c.Result(1).dtype), c.Result(1).dims)});
+}
+
+void LowerAminmax(Context& c) {
+  Op* x = ToComputeType(c, c.T("self"));
+  const Dims dims = c.Has("dim") ? ReducedDims(c, "dim", x) : AllDims(x);
+  const auto extremum = [&](const char* kind, size_t i) {
+    return c.b.Reshape(c.b.Reduce(x, kind, dims), c.Result(i).dims);
+  };
+  c.Return({extremum(kMin, 0), extremum(kMax, 1)});
+}
+
+// (sum |x|^ord)^(1/ord); ord 0 counts what is not 0, infinities give the largest and the smallest.
+void LowerVectorNorm(Context& c) {
+  auto& b = c.b;
+  Op* x = c.T("self");
+  const DType dtype = c.Has("dtype") ? c.Result().dtype : x->type.dtype;
+  x = b.Unary(OpCode::kAbs, b.Convert(b.Convert(x, dtype), ComputeType(dtype)));
+  const DType type = x->type.dtype;
+  const Dims dims = ReducedDims(c, "dim", x);
+  const double ord = c.Static("ord");
+  Op* out;
+  if (std::isinf(ord)) {
+    out = b.Reduce(x, ord > 0 ? kMax : kMin, dims);
+  } else if (ord == 0) {
+    Op* counted = b.Compare("NE", x, b.Const(type, 0));
+    out = b.Reduce(b.Convert(counted, type), "add", dims);
+  } else if (ord == 1) {
+    out = b.Reduce(x, "add", dims);
+  } else if (ord == 2) {
+    out = b.Unary(OpCode::kSqrt, b.Reduce(b.Mul(x, x), "add", dims));
+  } else {
+    Op* powers = b.Binary(OpCode::kPower, x, b.Const(type, ord));
+    out = b.Binary(OpCode::kPower, b.Reduce(powers, "add", dims), b.Const(type, 1 / ord));
+  }
+  c.Return({b.Reshape(b.Convert(out, c.Result().dtype), c.Result().dims)});
+}
+
 }  // namespace
 
 void AddReductions(Table& t) {
@@ -152,6 +204,10 @@ void AddReductions(Table& t) {
   t.Add("any.dims", LowerTestDim<kOr>);
   t.Add("var.correction", LowerVar);
   t.Add("std.correction", LowerStd);
+  t.Add("var_mean.correction", LowerVarMean);
+  t.Add("std_mean.correction", LowerStdMean);
+  t.Add("aminmax", LowerAminmax);
+  t.Add("linalg_vector_norm", LowerVectorNorm).static_args = {"ord"};
 }
 
 }  // namespace neuron::lowering

@@ -114,6 +114,24 @@ void LowerFlip(Context& c) {
   c.Return({c.b.graph().Add(OpCode::kReverse, self->type, {self}, {{"dims", dims}})});
 }
 
+// Rotates each of dims by its shift; without dims the elements in row-major order.
+void LowerRoll(Context& c) {
+  auto& b = c.b;
+  Op* x = c.T("self");
+  const Dims shifts = c.Ints("shifts"), dims = c.IntsOr("dims", {});
+  const Dims shape = x->type.dims;
+  if (x->type.NumElements() == 0 || shape.empty()) return c.Return({x});
+  if (dims.empty()) x = b.Reshape(x, {x->type.NumElements()});
+  for (size_t i = 0; i < shifts.size(); ++i) {
+    const int64_t dim = dims.empty() ? 0 : WrapDim(dims[i], x->type.rank());
+    const int64_t size = x->type.dims[static_cast<size_t>(dim)];
+    const int64_t start = ((-shifts[i]) % size + size) % size;
+    if (start == 0) continue;
+    x = b.Concatenate({b.Slice(x, dim, start, size), b.Slice(x, dim, 0, start)}, dim);
+  }
+  c.Return({b.Reshape(x, shape)});
+}
+
 }  // namespace
 
 void AddShapes(Table& t) {
@@ -127,6 +145,7 @@ void AddShapes(Table& t) {
   t.Add("tril", LowerTriangle<true>).moves_only = true;
   t.Add("triu", LowerTriangle<false>).moves_only = true;
   t.Add("flip", LowerFlip).moves_only = true;
+  t.Add("roll", LowerRoll).moves_only = true;
 }
 
 }  // namespace neuron::lowering

@@ -7,7 +7,7 @@ const Table& Table::Get() {
     Table out;
     for (auto* add : {AddPointwise, AddActivations, AddComparisons, AddReductions, AddNorms,
                       AddMatmuls, AddConvolutions, AddAttention, AddIndexing, AddShapes,
-                      AddFactories, AddRandom, AddViews, AddOrder}) {
+                      AddFactories, AddRandom, AddViews, AddOrder, AddIndexAlong, AddSpecial}) {
       add(out);
     }
     return out;

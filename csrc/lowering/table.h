@@ -58,6 +58,8 @@ void AddShapes(Table& table);
 void AddFactories(Table& table);
 void AddRandom(Table& table);
 void AddViews(Table& table);
+void AddIndexAlong(Table& table);
+void AddSpecial(Table& table);
 void AddOrder(Table& table);
 
 }  // namespace neuron::lowering

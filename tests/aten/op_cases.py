@@ -191,6 +191,31 @@ MORE = [
     "isin",
     "masked_select",
     "nonzero",
+    "eye",
+    "scatter_reduce.sum",
+    "scatter_reduce.prod",
+    "scatter_reduce.amax",
+    "scatter_reduce.amin",
+    "var_mean",
+    "std_mean",
+    "logcumsumexp",
+    "roll",
+    "aminmax",
+    "linalg.vector_norm",
+    "logaddexp",
+    "logaddexp2",
+    "nn.functional.elu",
+    "nn.functional.hardsigmoid",
+    "nn.functional.hardswish",
+    "nn.functional.hardtanh",
+    "nn.functional.softshrink",
+    "nn.functional.threshold",
+    "frac",
+    "isposinf",
+    "isneginf",
+    "nn.functional.mse_loss",
+    "nn.functional.smooth_l1_loss",
+    "nn.functional.huber_loss",
 ]
 
 # What a sample uses beyond the op itself, and may run on the CPU.
@@ -200,7 +225,7 @@ ALLOWED_FALLBACKS = {"nn.functional.embedding": {"aten::embedding_renorm_"}}
 DTYPES_DIFFER = {"native_layer_norm": "mean and rstd of bfloat16 are float32"}
 
 # Factories take the device from an argument that their samples leave out.
-FACTORIES = {"arange"}
+FACTORIES = {"arange", "eye"}
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
 
