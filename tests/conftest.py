@@ -1,4 +1,4 @@
-"""Each test session has its own cache of executables, so that counts of compiles mean something."""
+"""Each test session has its own caches of compiled code: counts of compiles mean something."""
 
 from __future__ import annotations
 
@@ -13,19 +13,32 @@ from pathlib import Path
 
 import pytest
 
-CACHE = "TORCH_NEURONX_NEFF_CACHE_DIR"
+CACHES = {"TORCH_NEURONX_NEFF_CACHE_DIR": "neff", "TORCHINDUCTOR_CACHE_DIR": "torch"}
 ROOT = Path(__file__).resolve().parents[1]
 
 # Before torch is imported: the variables are read once. Workers of pytest-xdist inherit both.
-_own_cache = "" if CACHE in os.environ else tempfile.mkdtemp(prefix="neff-tests-")
-if _own_cache:
-    os.environ[CACHE] = _own_cache
+_own_caches = ""
+if any(name not in os.environ for name in CACHES):
+    _own_caches = tempfile.mkdtemp(prefix="neuron-tests-")
+    for _name, _folder in CACHES.items():
+        os.environ.setdefault(_name, f"{_own_caches}/{_folder}")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _own_cache:
-        shutil.rmtree(_own_cache, ignore_errors=True)
+    if _own_caches:
+        shutil.rmtree(_own_caches, ignore_errors=True)
+
+
+@pytest.fixture
+def graphs() -> Callable[[], int]:
+    """Number of graphs, compiled or found in torch's cache, since the test began."""
+    import torch
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters["neuron"].clear()
+    return lambda: sum(counters["neuron"].values())
 
 
 @pytest.fixture

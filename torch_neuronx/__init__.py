@@ -42,6 +42,7 @@ def _load() -> None:
     from .distributed import register
 
     register()
+    from .neuron_dynamo_backend import artifact  # noqa: F401 (registers itself with torch)
 
 
 def _register() -> None:

@@ -23,6 +23,7 @@ class CompiledGraph {
   // current stream.
   std::vector<at::Tensor> Run(const std::vector<at::Tensor>& inputs) const;
   std::string Describe() const { return executable_->Describe(); }
+  const platform::Executable& executable() const { return *executable_; }
 
  private:
   struct Spec {

@@ -72,7 +72,7 @@ std::shared_ptr<host::KernelCode> KernelLibrary::Find(const std::string& text,
       std::string_view(text).substr(std::min(text.find('\n'), text.size()));
   hasher.AddBytes(body);
   const Hash128 key = hasher.Finish();
-  auto code = std::make_shared<host::KernelCode>();
+  auto code = std::make_shared<host::KernelCode>(key.Hex());
   {
     std::lock_guard lock(mutex_);
     const auto [it, inserted] = codes_.emplace(key, code);
@@ -81,7 +81,10 @@ std::shared_ptr<host::KernelCode> KernelLibrary::Find(const std::string& text,
       return it->second;
     }
   }
-  if (LoadFromDisk(key, *code)) return code;
+  if (LoadFromDisk(key, *code)) {
+    code->MarkStored();
+    return code;
+  }
   Enqueue({key, text, name, code});
   return code;
 }
@@ -129,6 +132,7 @@ void KernelLibrary::Work() {
     } catch (...) {
       job.code->Fail(std::current_exception());
     }
+    job.code->MarkStored();
   }
 }
 
@@ -142,7 +146,10 @@ void KernelLibrary::StopAtExit() {
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   const auto error = std::make_exception_ptr(Error(ErrorCode::kInternal, "the process is exiting"));
-  for (Job& job : dropped) job.code->Fail(error);
+  for (Job& job : dropped) {
+    job.code->Fail(error);
+    job.code->MarkStored();
+  }
 }
 
 void KernelLibrary::Generate(const Job& job) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace neuron::platform {
 
@@ -27,6 +28,9 @@ class Executable {
   virtual bool CanFail() const = 0;
   // Text for people: kernels and library calls, one line each.
   virtual std::string Describe() const = 0;
+  // Keys under which the cache of executables holds what this one is made of. Waits for what is
+  // still being compiled and stored; leaves out what failed or was not stored.
+  virtual std::vector<std::string> CacheKeys() const = 0;
 };
 
 // Names a launch in error messages and profiles.

@@ -6,6 +6,10 @@
 #include "aten/compiled_graph.h"
 #include "lowering/graph_builder.h"
 #include "lowering/table.h"
+#include "neff/cache.h"
+#include "platform/compiler.h"
+#include "platform/driver.h"
+#include "support/error.h"
 
 namespace py = pybind11;
 
@@ -74,6 +78,24 @@ std::vector<Value> Call(lowering::GraphBuilder& builder, const std::string& op,
   return out;
 }
 
+// (key, bytes) of what the cache on disk holds of the graph's executable.
+py::list Neffs(const aten::CompiledGraph& graph) {
+  std::vector<std::pair<std::string, std::string>> files;
+  {
+    const py::gil_scoped_release release;
+    const std::string fingerprint = platform::GetDriver().compiler().Fingerprint();
+    for (const std::string& hex : graph.executable().CacheKeys()) {
+      const std::optional<Hash128> key = Hash128::FromHex(hex);
+      NEURON_CHECK(key.has_value(), "the key '", hex, "'");
+      const auto neff = neff::Cache::Default().Load(*key, fingerprint);
+      if (neff) files.emplace_back(hex, neff::Serialize(*neff));
+    }
+  }
+  py::list out;
+  for (const auto& [key, bytes] : files) out.append(py::make_tuple(key, py::bytes(bytes)));
+  return out;
+}
+
 }  // namespace
 
 void BindGraph(py::module_& m) {
@@ -90,13 +112,23 @@ void BindGraph(py::module_& m) {
       .def("output", [](lowering::GraphBuilder& self, const Value& value,
                         const ir::Dims& strides) { self.AddOutput(value.op, strides); })
       .def("text", [](lowering::GraphBuilder& self) { return ir::Print(self.Finish()); })
+      .def_property_readonly("random_count", &lowering::GraphBuilder::random_count)
       .def("compile", [](lowering::GraphBuilder& self) {
         return std::make_shared<aten::CompiledGraph>(self.Finish(), self.random_count());
       });
+  sub.def(
+      "compile_text",
+      [](const std::string& text, int64_t random_count) {
+        const ir::Graph graph = ir::Parse(text);
+        ir::Verify(graph);
+        return std::make_shared<aten::CompiledGraph>(graph, random_count);
+      },
+      py::arg("text"), py::arg("random_count"), py::call_guard<py::gil_scoped_release>());
   py::class_<aten::CompiledGraph, std::shared_ptr<aten::CompiledGraph>>(sub, "CompiledGraph")
       .def("run", &aten::CompiledGraph::Run, py::arg("inputs"),
            py::call_guard<py::gil_scoped_release>())
-      .def("describe", &aten::CompiledGraph::Describe);
+      .def("describe", &aten::CompiledGraph::Describe)
+      .def("neffs", &Neffs);
   sub.def("lowered",
           [](const std::string& op) { return lowering::Table::Get().Find(op) != nullptr; });
 }

@@ -1,7 +1,5 @@
 #include "python/neff_bindings.h"
 
-#include <charconv>
-
 #include "neff/cache.h"
 #include "runtime/metrics.h"
 #include "support/error.h"
@@ -13,16 +11,9 @@ namespace neuron {
 namespace {
 
 Hash128 ParseKey(std::string_view hex) {
-  Hash128 key;
-  const auto word = [&](size_t start, uint64_t& out) {
-    const char* first = hex.data() + start;
-    const auto [end, error] = std::from_chars(first, first + 16, out, 16);
-    return error == std::errc() && end == first + 16;
-  };
-  if (hex.size() != 32 || !word(0, key.hi) || !word(16, key.lo)) {
-    NEURON_THROW(kInvalidArgument, "a key has 32 hexadecimal digits, not '", hex, "'");
-  }
-  return key;
+  const std::optional<Hash128> key = Hash128::FromHex(hex);
+  if (!key) NEURON_THROW(kInvalidArgument, "a key has 32 hexadecimal digits, not '", hex, "'");
+  return *key;
 }
 
 neff::Neff FromPython(const std::string& fingerprint, const py::dict& sections) {
@@ -86,6 +77,18 @@ void BindNeff(py::module_& m) {
         return py::make_tuple(neff.key.Hex(), py::bytes(neff.fingerprint), Sections(neff));
       },
       py::arg("bytes"), "(key, fingerprint, sections); ValueError says what is damaged.");
+  sub.def(
+      "import_file",
+      [](const std::string& key, std::string_view bytes) {
+        neff::Neff neff = neff::Deserialize(bytes);
+        if (neff.key != ParseKey(key)) {
+          NEURON_THROW(kInvalidArgument, "the file is of key ", neff.key.Hex(), ", not of ", key);
+        }
+        const py::gil_scoped_release release;
+        neff::Cache::Default().Store(neff.key, neff);
+      },
+      py::arg("key"), py::arg("bytes"),
+      "Puts a file's bytes into the default cache; ValueError says what is damaged.");
   sub.def("sha256", [](std::string_view bytes) {
     const auto digest = Sha256(bytes);
     return py::bytes(reinterpret_cast<const char*>(digest.data()), digest.size());

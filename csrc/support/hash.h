@@ -1,11 +1,14 @@
 // A fast 128-bit hash for keys in memory and file names. Not cryptographic.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace neuron {
 
@@ -24,6 +27,17 @@ struct Hash128 {
       out[2 * i + 1] = kDigits[byte & 15];
     }
     return out;
+  }
+  // The inverse of Hex; nothing if `hex` is no such text.
+  static std::optional<Hash128> FromHex(std::string_view hex) {
+    Hash128 key;
+    const auto word = [&](size_t start, uint64_t& out) {
+      const char* first = hex.data() + start;
+      const auto [end, error] = std::from_chars(first, first + 16, out, 16);
+      return error == std::errc() && end == first + 16;
+    };
+    if (hex.size() != 32 || !word(0, key.hi) || !word(16, key.lo)) return std::nullopt;
+    return key;
   }
 };
 

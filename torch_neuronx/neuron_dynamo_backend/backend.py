@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,22 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     }
 
 
+class _Decompositions(Mapping[Any, Callable[..., Any]]):
+    """:func:`decompositions`, made when first looked at: a graph found in a cache needs none."""
+
+    def __getitem__(self, op: Any) -> Callable[..., Any]:
+        return decompositions()[op]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(decompositions())
+
+    def __len__(self) -> int:
+        return len(decompositions())
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def neuron_backend(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -58,9 +74,10 @@ def neuron_backend(
     ``mode``: only "default" means something. ``options``: ``model_name`` labels the graphs.
     """
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    from .program import compile_graph
+    from .cache import CompiledProgram, compile_graph, torch_cache
 
     if unknown:
         raise ValueError(
@@ -77,12 +94,15 @@ def neuron_backend(
     # Dynamo's that then fails, once more. It is the process's setting: whoever compiles for
     # another backend too passes dynamic=True there.
     torch._dynamo.config.automatic_dynamic_shapes = False
-    compiler = functools.partial(compile_graph, name=get_model_name())
+    name = get_model_name()
+    compiler = functools.partial(compile_graph, name=name)
+    backward = functools.partial(compile_graph, name=name, lazily=True)
     backend = aot_autograd(
-        fw_compiler=compiler,
-        bw_compiler=compiler,
-        inference_compiler=compiler,
-        decompositions=decompositions(),
+        fw_compiler=SerializableAOTDispatchCompiler(CompiledProgram, compiler),
+        bw_compiler=SerializableAOTDispatchCompiler(CompiledProgram, backward),
+        inference_compiler=SerializableAOTDispatchCompiler(CompiledProgram, compiler),
+        decompositions=_Decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )
-    return backend(gm, example_inputs)
+    with torch_cache():
+        return backend(gm, example_inputs)

@@ -1,249 +1,169 @@
-"""A graph of AOTAutograd as a program: executables, and between them what is run op by op.
+"""A compiled graph as steps: executables, and between them ops that are run one by one.
 
-Most graphs are one executable. An op without a lowering that the device runs in eager mode all the
-same (an engine, a composition, a higher-order op with its branches compiled) cuts the graph: what
-comes before it and what needs its result are executables of their own.
+A program is plain data (text of the IR, names of ops, positions of values), so that it can be kept
+on disk and loaded by another process, which then neither traces nor lowers anything.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
 
 from .. import _C
-from .lower import Lowering, NotLowered, UnsupportedOp, describe, in_table, is_symbolic
-
-_counter = itertools.count()
-_NATIVE_KEYS = ("PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
 
 
-def runs_natively(node: Node) -> bool:
-    """Whether eager mode runs the node's op on the device, not on the CPU."""
-    target = node.target
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return True
-    if not isinstance(target, torch._ops.OpOverload):
-        return False
-    name = target._schema.name
-    if target._schema.overload_name:
-        name += f".{target._schema.overload_name}"
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return any(has(name, key) for key in _NATIVE_KEYS)
+class NotPortable(Exception):
+    """The program holds what another process cannot load."""
 
 
-def may_run_between(node: Node) -> bool:
-    """Whether the node may cut the graph: it runs natively, or the user lets it run on the CPU."""
-    if runs_natively(node):
-        return True
-    return isinstance(node.target, torch._ops.OpOverload) and not _C.device.env_bool(
-        "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
-    )
+@dataclass(frozen=True)
+class Slot:
+    """Where a value lies while the program runs."""
 
-
-def is_ordered(node: Node) -> bool:
-    """Whether the node must keep its place among others of its kind: it draws random numbers."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        return True
-    return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable
-
-
-def is_tensor(node: Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.Tensor)
+    index: int
 
 
 @dataclass
-class _Cut:
-    """Which nodes are compiled together, and which run between the executables.
+class GraphStep:
+    """One executable: inputs and outputs by slot, inputs with the strides it was compiled for."""
 
-    Stage k is executable k followed by the eager calls that need it.
-    """
+    ir: str
+    random_count: int
+    inputs: list[int]
+    strides: list[tuple[int, ...]]
+    outputs: list[int]
+    executable: Any = None  # _C.graph.CompiledGraph
 
-    compiled: dict[int, list[Node]] = field(default_factory=dict)
-    eager: dict[int, list[Node]] = field(default_factory=dict)
-    constants: dict[Node, Any] = field(default_factory=dict)  # what is known now
-    stages: dict[Node, int] = field(default_factory=dict)
+    def load(self) -> None:
+        if self.executable is None:
+            self.executable = _C.graph.compile_text(self.ir, self.random_count)
 
+    def run(self, values: list[Any]) -> None:
+        tensors = [
+            as_planned(values[slot], strides)
+            for slot, strides in zip(self.inputs, self.strides, strict=True)
+        ]
+        for slot, value in zip(self.outputs, self.executable.run(tensors), strict=True):
+            values[slot] = value
 
-def _cut(gm: GraphModule, eager: set[Node]) -> _Cut:
-    cut = _Cut()
-    last_ordered = 0
-    for node in gm.graph.nodes:
-        if node.op in ("output", "get_attr"):
-            continue
-        if node.op == "placeholder":
-            value = node.meta.get("val")
-            if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)):
-                whole = isinstance(value, (int, torch.SymInt))
-                cut.constants[node] = int(value) if whole else float(value)
-            elif value is None:
-                cut.constants[node] = None
-            continue
-        if node.op != "call_function":
-            raise UnsupportedOp(
-                f"backend 'neuron' does not know graph nodes of kind {node.op} ({node})"
-            )
-        if is_symbolic(node) and node not in eager:
-            cut.constants[node] = _evaluate(node, cut.constants)
-            continue
-        compiled_in = [cut.stages[n] for n in node.all_input_nodes if _is(n, cut, eager, False)]
-        eager_in = [cut.stages[n] for n in node.all_input_nodes if _is(n, cut, eager, True)]
-        if node in eager or _reads_eager(node, eager):
-            eager.add(node)  # the parts of an eager result with it
-            stage = max([0, *compiled_in, *eager_in])
-            if is_ordered(node) and not _reads_eager(node, eager):
-                stage = last_ordered = max(stage, last_ordered)
-            cut.eager.setdefault(stage, []).append(node)
-        else:
-            stage = max([0, *compiled_in, *(s + 1 for s in eager_in)])
-            cut.compiled.setdefault(stage, []).append(node)
-        cut.stages[node] = stage
-    return cut
-
-
-def _is(node: Node, cut: _Cut, eager: set[Node], wanted: bool) -> bool:
-    return node in cut.stages and (node in eager) is wanted
-
-
-def _reads_eager(node: Node, eager: set[Node]) -> bool:
-    import operator
-
-    return node.target is operator.getitem and node.args[0] in eager
-
-
-def _evaluate(node: Node, constants: dict[Node, Any]) -> Any:
-    value = node.meta.get("val")
-    if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, (float, torch.SymFloat)):
-        return float(value)
-    if isinstance(value, (bool, torch.SymBool)):
-        return bool(value)
-    args = torch.fx.map_arg(node.args, lambda n: constants.get(n, n))
-    if node.kwargs or not all(isinstance(a, (int, float, bool)) for a in args):
-        raise UnsupportedOp(describe(node, f"{node.target} is not an ATen op"))
-    return node.target(*args)  # type: ignore[operator]
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "executable": None}
 
 
 @dataclass
-class _Graph:
-    run: Callable[[list[torch.Tensor]], list[torch.Tensor]]
-    inputs: list[Node]
-    outputs: list[Node]
+class CallStep:
+    """An op as eager mode runs it. Arguments are values or :class:`Slot`, also in lists."""
 
-
-@dataclass
-class _Call:
-    node: Node
     function: Callable[..., Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    output: int
+
+    def load(self) -> None:
+        pass
+
+    def run(self, values: list[Any]) -> None:
+        args, kwargs = _filled(self.args, values), _filled(self.kwargs, values)
+        values[self.output] = self.function(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "function": _portable_function(self.function)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(self.function, tuple):
+            self.function = _function_from(*self.function)
 
 
+def _filled(value: Any, values: list[Any]) -> Any:
+    if isinstance(value, Slot):
+        return values[value.index]
+    if isinstance(value, (list, tuple)):
+        return type(value)(_filled(v, values) for v in value)
+    if isinstance(value, dict):
+        return {k: _filled(v, values) for k, v in value.items()}
+    return value
+
+
+def _portable_function(function: Any) -> Any:
+    if isinstance(function, torch._ops.OpOverload):
+        return ("op", function._schema.name, function._overloadname)
+    if isinstance(function, torch._ops.HigherOrderOperator):
+        return ("higher order", function.namespace, function._name)
+    return function
+
+
+def _function_from(kind: str, name: str, rest: str) -> Callable[..., Any]:
+    if kind == "op":
+        namespace, op = name.split("::")
+        return getattr(getattr(getattr(torch.ops, namespace), op), rest)
+    return getattr(getattr(torch.ops, name), rest)
+
+
+@dataclass
 class Program:
-    """The steps of one graph. Raises :class:`UnsupportedOp` for what no step can run."""
+    """Slots 0..num_inputs-1 hold the inputs; ``constants``: what is known before a run."""
 
-    def __init__(self, gm: GraphModule, name: str) -> None:
-        self.gm = gm
-        self.name = name
-        self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        self.results = next(n for n in gm.graph.nodes if n.op == "output").args[0]
-        eager = {n for n in gm.graph.nodes if n.op == "call_function" and not in_table(n)}
-        for node in eager:
-            self._check_eager(node, "it has no lowering")
-        while True:
-            try:
-                self._build(_cut(gm, set(eager)), eager)
-                break
-            except NotLowered as error:
-                if not may_run_between(error.node):
-                    raise
-                eager.add(error.node)
+    name: str
+    num_inputs: int
+    num_slots: int
+    constants: dict[int, Any]
+    steps: list[GraphStep | CallStep]
+    results: list[Any]  # Slot or value
+    # Slots that no step after the step of this position reads, so that their memory is free.
+    last_used: list[list[int]] = field(default_factory=list)
 
-    def _check_eager(self, node: Node, reason: str) -> None:
-        if not isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
-            raise UnsupportedOp(describe(node, f"{node.target} is not an ATen op"))
-        if not may_run_between(node):
-            raise UnsupportedOp(describe(node, reason))
+    def __post_init__(self) -> None:
+        self.last_used = _last_uses(self)
 
-    def _build(self, cut: _Cut, eager: set[Node]) -> None:
-        self.constants = cut.constants
-        self.attributes = self._attributes()
-        self.steps: list[_Graph | _Call] = []
-        users = {n: list(n.users) for n in cut.stages}
-        stages = sorted({*cut.compiled, *cut.eager})
-        lowerings = []
-        for stage in stages:
-            nodes = cut.compiled.get(stage, [])
-            inside = set(nodes)
-            known = {n: n.meta["val"] for n in nodes if isinstance(n.meta.get("val"), (int, float))}
-            cut.constants.update(known)
-            outputs = [n for n in nodes if is_tensor(n) and any(u not in inside for u in users[n])]
-            if outputs:
-                lowering = Lowering(self._step_name(len(stages)), cut.constants)
-                lowering.run(nodes, outputs)
-                lowerings.append((len(self.steps), lowering))
-                self.steps.append(_Graph(lambda _: [], lowering.inputs, outputs))
-            for node in cut.eager.get(stage, []):
-                self.steps.append(_Call(node, self._function(node)))
-        # Only a graph that is lowered as a whole is worth compiling.
-        for position, lowering in lowerings:
-            step = self.steps[position]
-            assert isinstance(step, _Graph)
-            step.run = lowering.builder.compile().run
+    def load(self) -> None:
+        """Makes it ready to run: compiles the IR, or finds it compiled. Idempotent."""
+        for step in self.steps:
+            step.load()
+        for value in self.constants.values():
+            if isinstance(value, Branch):
+                value.program.load()
 
-    def _step_name(self, stages: int) -> str:
-        return self.name if stages == 1 else f"{self.name}_{len(self.steps)}"
-
-    def _attributes(self) -> dict[Node, Any]:
-        out: dict[Node, Any] = {}
-        for node in self.gm.graph.nodes:
-            if node.op != "get_attr":
-                continue
-            value: Any = self.gm
-            for part in str(node.target).split("."):
-                value = getattr(value, part)
-            if isinstance(value, torch.Tensor):
-                value = on_device(value)
-                node.meta.setdefault("val", value)
-            elif isinstance(value, GraphModule):
-                value = _branch(value, f"{self.name}_{node.target}")
-            out[node] = value
+    def graphs(self) -> list[GraphStep]:
+        """The executables, those of branches too."""
+        out = [step for step in self.steps if isinstance(step, GraphStep)]
+        for value in self.constants.values():
+            if isinstance(value, Branch):
+                out += value.program.graphs()
         return out
 
-    def _function(self, node: Node) -> Callable[..., Any]:
-        return RNG_STATE_OPS.get(getattr(node.target, "_name", ""), node.target)
+    def __getstate__(self) -> dict[str, Any]:
+        constants = {slot: _portable_constant(v) for slot, v in self.constants.items()}
+        return {**self.__dict__, "constants": constants}
 
     def runner(self) -> Callable[[list[Any]], list[Any]]:
-        steps = self.steps
-        if len(steps) == 1 and isinstance(steps[0], _Graph):
-            return self._single(steps[0])
+        """What is called with a list of inputs, which it empties. The program must be loaded."""
+        if len(self.steps) == 1 and isinstance(self.steps[0], GraphStep):
+            return self._single(self.steps[0])
         return self._run
 
-    def _single(self, graph: _Graph) -> Callable[[list[Any]], list[Any]]:
+    def _single(self, step: GraphStep) -> Callable[[list[Any]], list[Any]]:
         """Without a table of values: what most graphs are."""
-        position = {n: i for i, n in enumerate(self.placeholders)}
-        from_inputs = [position[n] for n in graph.inputs if n in position]
-        fixed = [self.attributes[n] for n in graph.inputs if n not in position]
-        where = {n: i for i, n in enumerate(graph.outputs)}
-        if [n for n in graph.inputs if n not in position] != graph.inputs[len(from_inputs) :]:
+        from_inputs = [slot for slot in step.inputs if slot < self.num_inputs]
+        fixed = [on_device(self.constants[s]) for s in step.inputs[len(from_inputs) :]]
+        if any(slot >= self.num_inputs for slot in step.inputs[: len(from_inputs)]):
             return self._run
+        where = {slot: i for i, slot in enumerate(step.outputs)}
         results: list[tuple[int, int, Any]] = []  # kind, position, value
         for result in self.results:
-            if isinstance(result, Node) and result in where:
-                results.append((0, where[result], None))
-            elif isinstance(result, Node) and result in position:
-                results.append((1, position[result], None))
-            elif isinstance(result, Node):
-                value = {**self.constants, **self.attributes}[result]
-                results.append((2, 0, value))
-            else:
+            if not isinstance(result, Slot):
                 results.append((2, 0, result))
+            elif result.index in where:
+                results.append((0, where[result.index], None))
+            elif result.index in self.constants:
+                results.append((2, 0, on_device(self.constants[result.index])))
+            else:
+                results.append((1, result.index, None))
         passes_inputs = any(kind == 1 for kind, _, _ in results)
-        execute = graph.run
+        execute = step.executable.run
 
         def run(inputs: list[Any]) -> list[Any]:
             tensors = [on_device(inputs[i]) for i in from_inputs] + fixed
@@ -258,21 +178,65 @@ class Program:
         return run
 
     def _run(self, inputs: list[Any]) -> list[Any]:
-        values: dict[Node, Any] = dict(zip(self.placeholders, inputs, strict=True))
+        values: list[Any] = [None] * self.num_slots
+        for slot, value in enumerate(inputs):
+            values[slot] = on_device(value)
         inputs.clear()
-        values.update(self.constants)
-        values.update(self.attributes)
-        for node, value in values.items():
-            if isinstance(value, torch.Tensor):
-                values[node] = on_device(value)
-        for step in self.steps:
-            if isinstance(step, _Graph):
-                tensors = [as_planned(values[n], n.meta["val"]) for n in step.inputs]
-                values.update(zip(step.outputs, step.run(tensors), strict=True))
-            else:
-                args, kwargs = torch.fx.map_arg((step.node.args, step.node.kwargs), values.get)
-                values[step.node] = step.function(*args, **kwargs)
-        return [values[r] if isinstance(r, Node) else r for r in self.results]
+        for slot, value in self.constants.items():
+            values[slot] = on_device(value)
+        for step, unused in zip(self.steps, self.last_used, strict=True):
+            step.run(values)
+            for slot in unused:
+                values[slot] = None
+        return [values[r.index] if isinstance(r, Slot) else r for r in self.results]
+
+
+def _last_uses(program: Program) -> list[list[int]]:
+    needed = {r.index for r in program.results if isinstance(r, Slot)}
+    out: list[list[int]] = []
+    for step in reversed(program.steps):
+        read = step.inputs if isinstance(step, GraphStep) else _slots([step.args, step.kwargs])
+        written = step.outputs if isinstance(step, GraphStep) else [step.output]
+        out.append([slot for slot in {*read, *written} if slot not in needed])
+        needed.update(read)
+    return out[::-1]
+
+
+def _slots(value: Any) -> list[int]:
+    if isinstance(value, Slot):
+        return [value.index]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [slot for item in value for slot in _slots(item)]
+    return []
+
+
+# A larger constant tensor is a weight, which does not belong in a cache of compiled code.
+_MAX_CONSTANT_BYTES = 1 << 20
+
+
+def _portable_constant(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        raise NotPortable(f"a constant of type {type(value).__name__}")
+    if value.nbytes > _MAX_CONSTANT_BYTES:
+        raise NotPortable(f"a constant of {value.nbytes} bytes")
+    return value.detach().cpu()
+
+
+class Branch(torch.nn.Module):
+    """A compiled branch of a higher-order op, which calls it with tensors."""
+
+    def __init__(self, program: Program, single: bool) -> None:
+        super().__init__()
+        self.program = program
+        self.single = single
+
+    def forward(self, *inputs: Any) -> Any:
+        out = self.program.runner()(list(inputs))
+        return out[0] if self.single else tuple(out)
 
 
 def on_device(tensor: Any) -> Any:
@@ -288,21 +252,20 @@ def on_device(tensor: Any) -> Any:
     return tensor.to("neuron")
 
 
-def as_planned(tensor: torch.Tensor, planned: torch.Tensor) -> torch.Tensor:
+def as_planned(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """An eager op's result with the strides that the executables behind it were compiled for."""
-    strides = tuple(int(s) for s in planned.stride())
     if tensor.stride() == strides or tensor.numel() <= 1:
         return tensor
     out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return out.copy_(tensor)
 
 
-def _run_and_save_rng_state(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def run_and_save_rng_state(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     state = torch.neuron.get_rng_state()
     return state, op(*args, **kwargs)
 
 
-def _run_with_rng_state(
+def run_with_rng_state(
     state: torch.Tensor, op: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
     now = torch.neuron.get_rng_state()
@@ -313,46 +276,9 @@ def _run_with_rng_state(
         torch.neuron.set_rng_state(now)
 
 
-# How a checkpoint draws the same numbers again in its backward; torch's own know other devices.
-RNG_STATE_OPS: dict[str, Callable[..., Any]] = {
-    "run_and_save_rng_state": _run_and_save_rng_state,
-    "run_with_rng_state": _run_with_rng_state,
+# Called instead of the op of this name. The first two: how a checkpoint draws the same numbers
+# again in its backward; torch's own know other devices.
+INSTEAD: dict[str, Callable[..., Any]] = {
+    "run_and_save_rng_state": run_and_save_rng_state,
+    "run_with_rng_state": run_with_rng_state,
 }
-
-
-class _Branch(torch.nn.Module):
-    """A compiled branch of a higher-order op, which calls it with tensors."""
-
-    def __init__(self, run: Callable[[list[Any]], list[Any]], single: bool) -> None:
-        super().__init__()
-        self.run = run
-        self.single = single
-
-    def forward(self, *inputs: Any) -> Any:
-        out = self.run(list(inputs))
-        return out[0] if self.single else tuple(out)
-
-
-def _branch(gm: GraphModule, name: str) -> torch.nn.Module:
-    output = next(n for n in gm.graph.nodes if n.op == "output")
-    single = not isinstance(output.args[0], (tuple, list))
-    if single:
-        output.args = ((output.args[0],),)
-    return _Branch(Program(gm, name).runner(), single)
-
-
-def compile_graph(
-    gm: GraphModule, example_inputs: Sequence[Any], *, name: str
-) -> Callable[..., Any]:
-    """Compiles one graph of AOTAutograd; returns what AOTAutograd calls with a list of inputs."""
-    name = f"{name}_{next(_counter)}"
-    _C.compiler.write_stage(name, "0_fx.py", gm.print_readable(print_output=False))
-    program = Program(gm, name)
-    run = program.runner()
-
-    def boxed(inputs: list[Any]) -> list[Any]:
-        return run(inputs)
-
-    # AOTAutograd then passes one list, which may be emptied.
-    boxed._boxed_call = True  # type: ignore[attr-defined]
-    return boxed

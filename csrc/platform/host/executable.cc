@@ -107,6 +107,17 @@ void KernelCode::Fail(std::exception_ptr error) {
   changed_.notify_all();
 }
 
+void KernelCode::MarkStored() {
+  std::lock_guard lock(mutex_);
+  stored_ = true;
+  changed_.notify_all();
+}
+
+void KernelCode::WaitStored() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stored_; });
+}
+
 bool HostExecutable::CanFail() const {
   return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
     return step.kind == Step::kKernel && step.kernel.can_fail;
@@ -140,6 +151,16 @@ std::string HostExecutable::Describe() const {
     }
   }
   return out;
+}
+
+std::vector<std::string> HostExecutable::CacheKeys() const {
+  std::vector<std::string> keys;
+  for (const Step& step : steps) {
+    if (step.kind != Step::kKernel) continue;
+    step.kernel.code->WaitStored();
+    keys.push_back(step.kernel.code->key());
+  }
+  return keys;
 }
 
 void HostExecutable::Run(const uint64_t* operand_addresses, const uint64_t* scalar_words) const {
