@@ -43,6 +43,9 @@ def _load() -> None:
 
     register()
     from .neuron_dynamo_backend import artifact  # noqa: F401 (registers itself with torch)
+    from . import _clients
+
+    _clients.install()
 
 
 def _register() -> None:

@@ -94,10 +94,13 @@ bool KernelLibrary::LoadFromDisk(const Hash128& key, host::KernelCode& code) {
   if (!neff) return false;
   const std::string* bytes = neff->Find("code");
   const std::string* entry = neff->Find("entry");
-  if (bytes == nullptr || entry == nullptr || entry->size() != sizeof(uint64_t)) return false;
-  uint64_t offset = 0;
-  std::memcpy(&offset, entry->data(), sizeof offset);
-  if (offset >= bytes->size()) return false;
+  uint64_t offset = UINT64_MAX;
+  if (entry != nullptr && entry->size() == sizeof offset)
+    std::memcpy(&offset, entry->data(), sizeof offset);
+  if (bytes == nullptr || offset >= bytes->size()) {
+    neff::Cache::Default().Reject(key);
+    return false;
+  }
   auto blob = std::make_unique<host::CodeBlob>(bytes->data(), bytes->size());
   runtime::GetCompilationMetrics().disk_hits.fetch_add(1, std::memory_order_relaxed);
   code.Set(std::move(blob), offset);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "neff/trim.h"
 #include "support/fd.h"
 #include "support/hash.h"
 
@@ -37,19 +38,27 @@ class Cache {
   // TORCH_NEURONX_NEFF_DISABLE_CACHE is set or the directory cannot be used safely: it must be
   // owned by this user and not writable by others (warned once, with what to do).
   static Cache& Default();
-  explicit Cache(std::filesystem::path directory);
+  // Holds at most about `max_bytes` (negative: any number): Store trims it from time to time.
+  explicit Cache(std::filesystem::path directory, int64_t max_bytes = -1);
   // Disabled.
   Cache();
 
   // A file of this key with this fingerprint; damaged or foreign files count as absent, are counted
   // in metrics (disk_rejected) and removed.
   std::optional<Neff> Load(const Hash128& key, std::string_view fingerprint);
-  // write to a temporary file, fsync, rename. Failures warn once and are otherwise ignored.
+  // For a file that Load accepted but whose contents make no sense: counted and removed likewise.
+  void Reject(const Hash128& key);
+  // write to a temporary file, fsync, rename. Failures warn once, are counted in metrics
+  // (disk_write_failures) and are otherwise ignored: nothing of the file stays.
   void Store(const Hash128& key, Neff neff);
+  // See trim.h; nothing when the cache is disabled. What it removed is counted in metrics.
+  Trimmed Trim(int64_t max_bytes);
 
   // Held while one thread compiles a key, so that others (of any process) wait and then load. An
   // flock on a file that dies with its owner. Lock returns null when the cache is disabled or not
-  // writable. Who holds several keys must take them in one order everywhere.
+  // writable, and when another process has held it for TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT: the
+  // work is then done twice, which is harmless. Who holds several keys must take them in one order
+  // everywhere.
   class KeyLock;
   std::unique_ptr<KeyLock> Lock(const Hash128& key);
   ~Cache();

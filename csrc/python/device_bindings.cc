@@ -5,11 +5,14 @@
 #include <torch/csrc/Generator.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "aten/call_site.h"
 #include "aten/device/generator.h"
+#include "aten/device/pinned.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/metrics.h"
@@ -143,6 +146,10 @@ py::dict CompilationMetrics() {
   out["compile_seconds"] = static_cast<double>(metrics.compile_nanoseconds.load()) * 1e-9;
   out["disk_writes"] = metrics.disk_writes.load();
   out["disk_rejected"] = metrics.disk_rejected.load();
+  out["disk_write_failures"] = metrics.disk_write_failures.load();
+  out["disk_evicted"] = metrics.disk_evicted.load();
+  out["disk_stale_removed"] = metrics.disk_stale_removed.load();
+  out["lock_timeouts"] = metrics.lock_timeouts.load();
   return out;
 }
 
@@ -157,7 +164,36 @@ py::dict Fallbacks() {
   return out;
 }
 
+py::dict HostMemoryStats() {
+  const at::HostStats stats = aten::PinnedAllocator()->get_stats();
+  const auto entry = [](const auto& stat) {
+    return StatDict({stat.current, stat.peak, stat.allocated, stat.freed});
+  };
+  py::dict out;
+  out["active_requests"] = entry(stats.active_requests);
+  out["active_bytes"] = entry(stats.active_bytes);
+  out["allocations"] = entry(stats.allocations);
+  out["allocated_bytes"] = entry(stats.allocated_bytes);
+  out["num_host_alloc"] = stats.num_host_alloc;
+  out["num_host_free"] = stats.num_host_free;
+  return out;
+}
+
+// Keeps the current stream busy.
+void Sleep(int64_t nanoseconds) {
+  if (nanoseconds < 0)
+    NEURON_THROW(kInvalidArgument, "cannot sleep for ", nanoseconds, " nanoseconds");
+  runtime::Initialize();
+  runtime::CurrentStream(runtime::CurrentDevice()).queue().Enqueue([nanoseconds] {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds));
+  });
+}
+
 void BindMemory(py::module_& m) {
+  m.def("host_memory_stats", &HostMemoryStats);
+  m.def("reset_peak_host_memory_stats", [] { aten::PinnedAllocator()->reset_peak_stats(); });
+  m.def("reset_accumulated_host_memory_stats",
+        [] { aten::PinnedAllocator()->reset_accumulated_stats(); });
   m.def("memory_stats", &MemoryStats, py::arg("device"));
   m.def("memory_snapshot", &MemorySnapshot, py::arg("device"));
   m.def("empty_cache", &runtime::EmptyCache, py::arg("device"),
@@ -188,6 +224,7 @@ void BindDevice(py::module_& m) {
   sub.def("is_initialized", &runtime::IsInitialized);
   sub.def("init", &runtime::Initialize);
   sub.def("is_in_bad_fork", &runtime::IsInBadFork);
+  sub.def("sleep", &Sleep, py::arg("nanoseconds"), py::call_guard<py::gil_scoped_release>());
   sub.def("synchronize", &runtime::SynchronizeDevice, py::arg("device"),
           py::call_guard<py::gil_scoped_release>());
   sub.def(

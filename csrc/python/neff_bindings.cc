@@ -1,6 +1,7 @@
 #include "python/neff_bindings.h"
 
 #include "neff/cache.h"
+#include "neff/directory.h"
 #include "runtime/metrics.h"
 #include "support/error.h"
 #include "support/sha256.h"
@@ -45,6 +46,21 @@ void Store(neff::Cache& cache, const std::string& key, const std::string& finger
   neff::Neff neff = FromPython(fingerprint, sections);
   const py::gil_scoped_release release;
   cache.Store(ParseKey(key), std::move(neff));
+}
+
+py::dict Trim(neff::Cache& cache, int64_t max_bytes) {
+  neff::Trimmed trimmed;
+  {
+    const py::gil_scoped_release release;
+    trimmed = cache.Trim(max_bytes);
+  }
+  py::dict out;
+  out["files"] = trimmed.files;
+  out["bytes"] = trimmed.bytes;
+  out["evicted_files"] = trimmed.evicted_files;
+  out["evicted_bytes"] = trimmed.evicted_bytes;
+  out["stale_files"] = trimmed.stale_files;
+  return out;
 }
 
 // A context manager: acquired where it is made.
@@ -94,6 +110,10 @@ void BindNeff(py::module_& m) {
     return py::bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
   });
   sub.def(
+      "why_unsafe", [](const std::string& directory) { return neff::WhyUnsafe(directory); },
+      py::arg("directory"),
+      "Why executables in this directory are not used; empty if they are, or nothing is there.");
+  sub.def(
       "rejected", [] { return runtime::GetCompilationMetrics().disk_rejected.load(); },
       "Files of this process's caches that were not trusted, so far.");
   py::class_<Lock>(sub, "Lock")
@@ -102,13 +122,17 @@ void BindNeff(py::module_& m) {
       .def("__enter__", [](Lock& lock) -> Lock& { return lock; })
       .def("__exit__", [](Lock& lock, const py::args&) { lock.Release(); });
   py::class_<neff::Cache>(sub, "Cache")
-      .def(py::init([](const std::string& directory) {
-             return std::make_unique<neff::Cache>(directory);
+      .def(py::init([](const std::string& directory, int64_t max_bytes) {
+             return std::make_unique<neff::Cache>(directory, max_bytes);
            }),
-           py::arg("directory"))
+           py::arg("directory"), py::arg("max_bytes") = -1)
       .def_property_readonly("enabled", &neff::Cache::enabled)
       .def("load", &Load, py::arg("key"), py::arg("fingerprint"), "The sections, or None.")
       .def("store", &Store, py::arg("key"), py::arg("fingerprint"), py::arg("sections"))
+      .def("trim", &Trim, py::arg("max_bytes"),
+           "Removes what died processes left behind and, above max_bytes (negative: no limit), the "
+           "least recently used. Returns files and bytes left, evicted_files and _bytes, "
+           "stale_files.")
       .def(
           "lock",
           [](neff::Cache& cache, const std::string& key) {

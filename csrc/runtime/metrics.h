@@ -16,7 +16,11 @@ struct CompilationMetrics {
   std::atomic<int64_t> disk_hits{0};            // found in the on-disk cache
   std::atomic<int64_t> compile_nanoseconds{0};  // spent generating
   std::atomic<int64_t> disk_writes{0};
-  std::atomic<int64_t> disk_rejected{0};  // damaged or foreign files, never trusted
+  std::atomic<int64_t> disk_rejected{0};        // damaged or foreign files, never trusted
+  std::atomic<int64_t> disk_write_failures{0};  // a full disk, a read-only directory...
+  std::atomic<int64_t> disk_evicted{0};         // removed, least recently used first
+  std::atomic<int64_t> disk_stale_removed{0};   // files that died processes left behind
+  std::atomic<int64_t> lock_timeouts{0};        // compiled without waiting for another process
 };
 CompilationMetrics& GetCompilationMetrics();
 

@@ -7,6 +7,7 @@
 #include "aten/device/allocator.h"
 #include "aten/device/guard.h"
 #include "aten/device/hooks.h"
+#include "aten/device/pinned.h"
 
 namespace neuron::aten {
 
@@ -14,6 +15,7 @@ void RegisterDevice() {
   c10::register_privateuse1_backend("neuron");
   at::RegisterPrivateUse1HooksInterface(Hooks());
   c10::SetAllocator(c10::DeviceType::PrivateUse1, Allocator());
+  at::setHostAllocator(c10::DeviceType::PrivateUse1, PinnedAllocator());
   static const c10::impl::DeviceGuardImplRegistrar guard(c10::DeviceType::PrivateUse1, Guard());
 }
 
