@@ -42,8 +42,8 @@ def _load() -> None:
     from .distributed import register
 
     register()
-    from .neuron_dynamo_backend import artifact  # noqa: F401 (registers itself with torch)
     from . import _clients
+    from .neuron_dynamo_backend import artifact  # noqa: F401 (registers itself with torch)
 
     _clients.install()
 
