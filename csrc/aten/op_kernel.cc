@@ -105,6 +105,10 @@ void AllocateResults(const Plan& plan, const OpSchema& schema, const c10::IValue
       continue;
     }
     const ResultMeta& meta = plan.results[i];
+    if (!meta.defined) {
+      out.emplace_back();
+      continue;
+    }
     static c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::PrivateUse1);
     const c10::DeviceIndex current = static_cast<c10::DeviceIndex>(runtime::CurrentDevice());
     c10::OptionalDeviceGuard guard;
@@ -121,6 +125,19 @@ void AllocateResults(const Plan& plan, const OpSchema& schema, const c10::IValue
 }
 
 }  // namespace
+
+c10::SmallVector<int64_t, 6> IntsOf(const c10::IValue& value) {
+  c10::SmallVector<int64_t, 6> out;
+  if (value.isInt()) {
+    out.push_back(value.toInt());
+  } else if (value.isBoolList()) {
+    for (const bool x : value.toBoolList()) out.push_back(x);
+  } else {
+    const auto ints = value.toDimVector();
+    out.append(ints.begin(), ints.end());
+  }
+  return out;
+}
 
 OpKernel::OpKernel(const c10::OperatorHandle& op, const lowering::Entry& entry)
     : op_(op),
@@ -194,12 +211,7 @@ void OpKernel::Gather(const c10::IValue* args, Call& call) const {
           hasher.Add(kNone);
           break;
         }
-        if (value.isInt()) {
-          hasher.Add(kInts | 1 << 8);
-          hasher.Add(static_cast<uint64_t>(value.toInt()));
-          break;
-        }
-        const auto ints = value.toDimVector();
+        const auto ints = IntsOf(value);
         hasher.Add(kInts | ints.size() << 8);
         for (int64_t x : ints) hasher.Add(static_cast<uint64_t>(x));
         break;
@@ -280,6 +292,7 @@ void OpKernel::Launch(const Plan& plan, const c10::IValue* args, const Call& cal
     operands.push_back(reinterpret_cast<platform::DeviceAddress>(input->const_data_ptr()));
   }
   for (const at::Tensor& result : results) {
+    if (!result.defined()) continue;
     operands.push_back(reinterpret_cast<platform::DeviceAddress>(result.const_data_ptr()));
   }
   c10::SmallVector<uint64_t, 8> scalars;

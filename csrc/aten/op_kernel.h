@@ -21,7 +21,11 @@
 
 namespace neuron::aten {
 
+// The value of an ArgKind::kIntList; a single number where the schema allows that.
+c10::SmallVector<int64_t, 6> IntsOf(const c10::IValue& value);
+
 struct ResultMeta {
+  bool defined = true;  // false: the caller did not want it (output_mask)
   c10::SmallVector<int64_t, 6> sizes;
   c10::SmallVector<int64_t, 6> strides;
   c10::ScalarType dtype = c10::ScalarType::Float;

@@ -58,6 +58,8 @@ c10::IValue ToMetaArg(const c10::IValue& value, ArgKind kind) {
 
 ResultMeta MetaOf(const at::Tensor& tensor) {
   ResultMeta meta;
+  meta.defined = tensor.defined();
+  if (!meta.defined) return meta;
   meta.sizes.append(tensor.sizes().begin(), tensor.sizes().end());
   meta.strides.append(tensor.strides().begin(), tensor.strides().end());
   meta.dtype = tensor.scalar_type();
@@ -152,8 +154,10 @@ bool OpKernel::RunMeta(const c10::IValue* args, const Call& call,
   }
   bool resized = false;
   for (size_t i = 0; i < schema_.returned_args.size(); ++i) {
-    const at::Tensor& meta = stack[stack.size() - schema_.returned_args.size() + i].toTensor();
+    const c10::IValue& returned = stack[stack.size() - schema_.returned_args.size() + i];
+    const at::Tensor meta = returned.isNone() ? at::Tensor() : returned.toTensor();
     results.push_back(MetaOf(meta));
+    if (!meta.defined()) continue;
     if (schema_.name == "aten::convolution") FollowMemoryFormat(args, results.back());
     const int source = schema_.returned_args[i];
     if (source < 0 || !schema_.args[static_cast<size_t>(source)].output_only) continue;
@@ -206,7 +210,7 @@ class ArgBuilder {
       case ArgKind::kInt:
         return value.toInt();
       case ArgKind::kIntList:
-        return value.isInt() ? ir::Dims{value.toInt()} : ToDims(value.toDimVector());
+        return ToDims(IntsOf(value));
       case ArgKind::kBool:
         return value.toBool();
       case ArgKind::kString:
@@ -285,11 +289,16 @@ void OpKernel::Lower(const c10::IValue* args, const Call& call, Plan& plan) cons
   std::vector<ir::Dims> strides;
   for (const ResultMeta& meta : plan.results) {
     strides.push_back(ToDims(meta.strides));
+    if (!meta.defined) {
+      context.AddUnwantedResult();
+      continue;
+    }
     context.AddResult(
         GraphType(NeedDType(meta.dtype, entry_), ToDims(meta.sizes), strides.back(), entry_));
   }
   entry_.lower(context);
   for (size_t i = 0; i < plan.results.size(); ++i) {
+    if (!plan.results[i].defined) continue;
     int alias = -1;
     const int source = schema_.returned_args[i];
     const at::Tensor* written = source >= 0 ? &args[source].toTensor() : nullptr;

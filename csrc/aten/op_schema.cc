@@ -40,7 +40,8 @@ ArgKind KindOf(const c10::Argument& arg) {
       }
       if (element->kind() == c10::TypeKind::TensorType) return ArgKind::kTensorList;
       if (element->kind() == c10::TypeKind::IntType ||
-          element->kind() == c10::TypeKind::SymIntType) {
+          element->kind() == c10::TypeKind::SymIntType ||
+          element->kind() == c10::TypeKind::BoolType) {
         return ArgKind::kIntList;
       }
       break;

@@ -16,7 +16,7 @@ enum class ArgKind : uint8_t {
   kTensorList,  // Tensor[] or Tensor?[]
   kNumber,      // Scalar, float, or an int that is a run-time number; optional or not
   kInt,
-  kIntList,
+  kIntList,  // or bools
   kBool,
   kString,
   kDtype,

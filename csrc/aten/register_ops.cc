@@ -2,6 +2,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <map>
 
 #include "aten/op_kernel.h"
@@ -50,6 +51,15 @@ bool IsOutFormOf(const c10::FunctionSchema& out, const c10::FunctionSchema& base
   return true;
 }
 
+// Same arguments: pow_.Scalar is not pow.Scalar's, whose number is the base.
+bool IsInPlaceFormOf(const c10::FunctionSchema& in_place, const c10::FunctionSchema& base) {
+  const auto &mine = in_place.arguments(), &wanted = base.arguments();
+  return std::equal(mine.begin(), mine.end(), wanted.begin(), wanted.end(),
+                    [](const c10::Argument& a, const c10::Argument& b) {
+                      return a.name() == b.name() && *a.type() == *b.type();
+                    });
+}
+
 void Register(const c10::OperatorHandle& op, const lowering::Entry& entry) {
   const c10::OperatorName& name = op.operator_name();
   const std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
@@ -75,8 +85,8 @@ void RegisterForms(const lowering::Entry& entry) {
     Register(*form, entry);
   }
   if (base.name.back() == '_' || base.name.starts_with("neuron::")) return;
-  if (const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name}))
-    Register(*in_place, entry);
+  const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name});
+  if (in_place && IsInPlaceFormOf(in_place->schema(), op->schema())) Register(*in_place, entry);
   std::vector<std::string> overloads{"out"};
   if (!base.overload_name.empty()) overloads.insert(overloads.begin(), base.overload_name + "_out");
   for (const std::string& overload : overloads) {

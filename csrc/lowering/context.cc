@@ -87,14 +87,17 @@ double Context::StaticOr(std::string_view name, double otherwise) const {
 const ir::Type& Context::Result(size_t i) const {
   NEURON_CHECK(i < results_.size(), op_, " has ", results_.size(), " results, asked for number ",
                i);
-  return results_[i];
+  NEURON_CHECK(results_[i].has_value(), op_, ": result ", i, " is not wanted");
+  return *results_[i];
 }
 
 void Context::Return(std::vector<Op*> values) {
   NEURON_CHECK(values.size() == results_.size(), op_, " returns ", values.size(), " of ",
                results_.size(), " results");
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = b.Broadcast(b.Convert(values[i], results_[i].dtype), results_[i].dims);
+    values[i] = results_[i].has_value()
+                    ? b.Broadcast(b.Convert(values[i], results_[i]->dtype), results_[i]->dims)
+                    : nullptr;
   }
   returned_ = std::move(values);
 }

@@ -37,6 +37,7 @@ class Context {
 
   void SetArg(std::string_view name, Arg arg) { args_.emplace_back(name, std::move(arg)); }
   void AddResult(ir::Type type) { results_.push_back(std::move(type)); }
+  void AddUnwantedResult() { results_.push_back(std::nullopt); }
   void SetDefaultFloat(DType dtype) { default_float_ = dtype; }
   // Rank-0 i64 run-time arguments of random ops: the generator's seed, and the first counter
   // reserved.
@@ -68,7 +69,10 @@ class Context {
 
   const ir::Type& Result(size_t i = 0) const;
   size_t num_results() const { return results_.size(); }
+  // False: the caller's output_mask leaves result i out.
+  bool Wants(size_t i) const { return i < results_.size() && results_[i].has_value(); }
   // The results, in order. Converted to the dtype and broadcast to the shape that Result(i) says.
+  // What is not wanted may be null.
   void Return(std::vector<Op*> values);
   const std::vector<Op*>& returned() const { return returned_; }
   const std::string& op() const { return op_; }
@@ -77,7 +81,7 @@ class Context {
   const Arg& Find(std::string_view name) const;
   std::string op_;
   std::vector<std::pair<std::string, Arg>> args_;
-  std::vector<ir::Type> results_;
+  std::vector<std::optional<ir::Type>> results_;
   std::vector<Op*> returned_;
   Op* seed_ = nullptr;
   Op* offset_ = nullptr;

@@ -25,7 +25,8 @@ ScalarArg GraphBuilder::Number(DType dtype, double value, int64_t integer) {
 
 std::vector<Op*> GraphBuilder::Call(const std::string& op,
                                     std::vector<std::pair<std::string, Arg>> args,
-                                    const std::vector<ir::Type>& results, DType default_float) {
+                                    const std::vector<std::optional<ir::Type>>& results,
+                                    DType default_float) {
   const Entry* entry = Table::Get().Find(op);
   if (entry == nullptr) NEURON_THROW(kUnsupported, "aten::", op, " has no lowering");
   Context context(graph_, op);
@@ -40,7 +41,7 @@ std::vector<Op*> GraphBuilder::Call(const std::string& op,
       counter = b.Binary(OpCode::kAdd, counter, b.ConstInt(DType::kI64, random_count_));
     }
     context.SetRandom(seed_, counter);
-    random_count_ += results[0].NumElements();
+    random_count_ += results[0]->NumElements();
   }
   context.SetDefaultFloat(default_float);
   for (auto& [name, arg] : args) {
@@ -48,9 +49,13 @@ std::vector<Op*> GraphBuilder::Call(const std::string& op,
     if (tensor != nullptr && tensor->value != nullptr) RequireReal(*entry, tensor->value->type);
     context.SetArg(name, std::move(arg));
   }
-  for (const ir::Type& type : results) {
-    RequireReal(*entry, type);
-    context.AddResult(type);
+  for (const std::optional<ir::Type>& type : results) {
+    if (!type) {
+      context.AddUnwantedResult();
+      continue;
+    }
+    RequireReal(*entry, *type);
+    context.AddResult(*type);
   }
   entry->lower(context);
   return context.returned();

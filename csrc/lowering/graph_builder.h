@@ -2,6 +2,7 @@
 // come in.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,10 +21,11 @@ class GraphBuilder {
   // A number that is part of the code; dtype f64, i64 or b8.
   ScalarArg Number(DType dtype, double value, int64_t integer);
 
-  // Lowers one call of `op` ("add.Tensor"). Throws kUnsupported naming the op if the table has no
+  // Lowers one call of `op` ("add.Tensor"); nullopt: a result that nobody wants, null in what it
+  // returns. Throws kUnsupported naming the op if the table has no
   // entry.
   std::vector<Op*> Call(const std::string& op, std::vector<std::pair<std::string, Arg>> args,
-                        const std::vector<ir::Type>& results, DType default_float);
+                        const std::vector<std::optional<ir::Type>>& results, DType default_float);
   void AddOutput(Op* value, Dims strides) { graph_.AddOutput(value, std::move(strides)); }
 
   // Drops what no output needs; the builder must not be used for more calls afterwards.

@@ -19,6 +19,37 @@ void LowerEmbedding(Context& c) {
                             {weight, Index64(c, c.T("indices"))}, {{"dim", int64_t{0}}})});
 }
 
+// The rows of grad_output summed into the rows of the weight that they were taken from; in f32 for
+// bf16 and f16, as many may meet. Rows at padding_idx have no gradient.
+void LowerEmbeddingGradient(Context& c) {
+  auto& b = c.b;
+  const ir::Type& result = c.Result();
+  const int64_t count = c.T("indices")->type.NumElements(), width = result.dims[1];
+  Op* index = b.Reshape(Index64(c, c.T("indices")), {count});
+  Op* grad = b.Reshape(c.T("grad_output"), {count, width});
+  grad = b.Convert(grad, ComputeType(grad->type.dtype));
+  const DType dtype = grad->type.dtype;
+  const auto sum = [&](Op* rows, int64_t columns) {
+    const ir::Type type{dtype, {result.dims[0], columns}};
+    Op* zeros = b.Broadcast(b.Const(dtype, 0), type.dims);
+    Op* rows_of = b.BroadcastInDim(index, {count, columns}, {0});
+    return b.graph().Add(OpCode::kScatter, type, {zeros, rows_of, rows},
+                         {{"dim", int64_t{0}}, {"mode", std::string("add")}});
+  };
+  if (c.Bool("scale_grad_by_freq")) {
+    Op* frequencies = sum(b.Broadcast(b.Const(dtype, 1), {count, 1}), 1);
+    Op* mine = b.graph().Add(OpCode::kTake, {dtype, {count, 1}}, {frequencies, index},
+                             {{"dim", int64_t{0}}});
+    grad = b.Div(grad, mine);
+  }
+  const int64_t padding = c.Int("padding_idx");
+  if (padding >= 0) {
+    Op* padded = b.Compare("EQ", index, b.Shape(DType::kI64, padding));
+    grad = b.Select(b.BroadcastInDim(padded, {count, width}, {0}), b.Const(dtype, 0), grad);
+  }
+  c.Return({sum(grad, width)});
+}
+
 void LowerIndexSelect(Context& c) {
   Op* self = AtLeast1d(c, c.T("self"));
   Op* index = AtLeast1d(c, Index64(c, c.T("index")));
@@ -202,6 +233,7 @@ void LowerNonzero(Context& c) {
 
 void AddIndexing(Table& t) {
   t.Add("embedding", LowerEmbedding).moves_only = true;
+  t.Add("embedding_dense_backward", LowerEmbeddingGradient);
   t.Add("index_select", LowerIndexSelect).moves_only = true;
   t.Add("gather", LowerGather).moves_only = true;
   t.Add("scatter.src", LowerScatterSource<kSet>).moves_only = true;

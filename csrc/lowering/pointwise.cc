@@ -381,9 +381,9 @@ void AddPointwise(Table& t) {
   t.Add("erfinv", LowerFloatUnary<OpCode::kErfInv>);
   t.Add("lgamma", LowerFloatUnary<OpCode::kLgamma>);
   t.Add("digamma", LowerFloatUnary<OpCode::kDigamma>);
-  t.Add("pow.Tensor_Scalar", LowerPowTensorScalar);
+  t.Add("pow.Tensor_Scalar", LowerPowTensorScalar).aliases = {"pow_.Scalar"};
   t.Add("pow.Scalar", LowerPowScalar);
-  t.Add("pow.Tensor_Tensor", LowerPowTensor);
+  t.Add("pow.Tensor_Tensor", LowerPowTensor).aliases = {"pow_.Tensor"};
   t.Add("clamp", LowerClamp);
   t.Add("clamp.Tensor", LowerClampTensor);
   t.Add("clamp_min", LowerClampOne<true>);

@@ -1,5 +1,4 @@
-// Ops that move elements without computing: concatenation, padding, resampling by repetition,
-// triangles.
+// Ops that move elements without computing: concatenation, padding, triangles.
 #include "lowering/promotion.h"
 #include "lowering/table.h"
 
@@ -36,60 +35,6 @@ void LowerConstantPad(Context& c) {
     high[rank - 1 - i] = pad[2 * i + 1];
   }
   c.Return({c.b.Pad(self, c.S("value", self->type.dtype), low, high)});
-}
-
-// Index of the source element of each of `out` positions: floor(i * scale) as f32, as PyTorch
-// computes it.
-Op* NearestIndex(Context& c, int64_t in, int64_t out, const char* scale_name) {
-  auto& b = c.b;
-  Op* i = b.Iota(DType::kI64, {out}, 0);
-  if (in == out) return i;
-  Op* scale =
-      c.Has(scale_name) && c.Static(scale_name) > 0
-          ? b.Convert(b.Div(b.Const(DType::kF64, 1), c.S(scale_name, DType::kF64)), DType::kF32)
-          : b.Div(b.Shape(DType::kF32, in), b.Shape(DType::kF32, out));
-  Op* position = b.Unary(OpCode::kFloor, b.Mul(b.Convert(i, DType::kF32), scale));
-  return b.Min(b.Convert(position, DType::kI64), b.Shape(DType::kI64, in - 1));
-}
-
-// Spatial dimensions follow [N, C]. `names`: the scale argument of each.
-void UpsampleNearest(Context& c, const std::vector<const char*>& names) {
-  auto& b = c.b;
-  Op* self = c.T("self");
-  const Dims& in = self->type.dims;
-  const Dims& out = c.Result().dims;
-  const size_t n = names.size();
-  bool repeats = true;  // every element a whole number of times: a broadcast
-  Dims split{in[0], in[1]}, from{0, 1};
-  for (size_t d = 0; d < n; ++d) {
-    const int64_t times = in[d + 2] > 0 ? out[d + 2] / in[d + 2] : 0;
-    repeats &= times > 0 && times * in[d + 2] == out[d + 2];
-    repeats &= !c.Has(names[d]) || c.Static(names[d]) == static_cast<double>(times);
-    from.push_back(static_cast<int64_t>(split.size()));
-    split.insert(split.end(), {in[d + 2], times});
-  }
-  if (repeats) return c.Return({b.Reshape(b.BroadcastInDim(self, split, from), out)});
-  const Dims grid(out.begin() + 2, out.end());
-  Dims front, back{static_cast<int64_t>(n), static_cast<int64_t>(n) + 1};
-  for (size_t d = 0; d < n; ++d) {
-    front.push_back(static_cast<int64_t>(d) + 2);
-    back.push_back(static_cast<int64_t>(d));
-  }
-  front.insert(front.end(), {0, 1});
-  std::vector<Op*> operands{b.Transpose(self, front)};
-  for (size_t d = 0; d < n; ++d) {
-    Op* index = NearestIndex(c, in[d + 2], out[d + 2], names[d]);
-    operands.push_back(b.BroadcastInDim(index, grid, {static_cast<int64_t>(d)}));
-  }
-  ir::Type type{self->type.dtype, grid};
-  type.dims.insert(type.dims.end(), {in[0], in[1]});
-  c.Return({b.Transpose(b.graph().Add(OpCode::kTakeNd, type, operands), back)});
-}
-
-void LowerUpsampleNearest1d(Context& c) { UpsampleNearest(c, {"scales"}); }
-void LowerUpsampleNearest2d(Context& c) { UpsampleNearest(c, {"scales_h", "scales_w"}); }
-void LowerUpsampleNearest3d(Context& c) {
-  UpsampleNearest(c, {"scales_d", "scales_h", "scales_w"});
 }
 
 // Keeps the elements at column - row <= diagonal (lower) or >= diagonal (upper).
@@ -138,10 +83,6 @@ void AddShapes(Table& t) {
   t.Add("neuron::copy.out", LowerCopy).moves_only = true;
   t.Add("cat", LowerCat).moves_only = true;
   t.Add("constant_pad_nd", LowerConstantPad);
-  t.Add("upsample_nearest1d", LowerUpsampleNearest1d).static_args = {"scales"};
-  t.Add("upsample_nearest3d", LowerUpsampleNearest3d).static_args = {"scales_d", "scales_h",
-                                                                     "scales_w"};
-  t.Add("upsample_nearest2d", LowerUpsampleNearest2d).static_args = {"scales_h", "scales_w"};
   t.Add("tril", LowerTriangle<true>).moves_only = true;
   t.Add("triu", LowerTriangle<false>).moves_only = true;
   t.Add("flip", LowerFlip).moves_only = true;

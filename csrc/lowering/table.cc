@@ -5,9 +5,10 @@ namespace neuron::lowering {
 const Table& Table::Get() {
   static const Table table = [] {
     Table out;
-    for (auto* add : {AddPointwise, AddActivations, AddComparisons, AddReductions, AddNorms,
-                      AddMatmuls, AddConvolutions, AddAttention, AddIndexing, AddShapes,
-                      AddFactories, AddRandom, AddViews, AddOrder, AddIndexAlong, AddSpecial}) {
+    for (auto* add : {AddPointwise, AddActivations,   AddComparisons, AddReductions, AddNorms,
+                      AddMatmuls,   AddConvolutions,  AddAttention,   AddIndexing,   AddShapes,
+                      AddFactories, AddRandom,        AddViews,       AddOrder,      AddIndexAlong,
+                      AddSpecial,   AddNormGradients, AddLosses,      AddOptimizers, AddResize}) {
       add(out);
     }
     return out;

@@ -60,21 +60,25 @@ Arg ToArg(lowering::GraphBuilder& builder, const std::string& kind, const py::ha
   NEURON_THROW(kInternal, "argument kind '", kind, "'");
 }
 
-std::vector<Value> Call(lowering::GraphBuilder& builder, const std::string& op,
-                        const py::list& args,
-                        const std::vector<std::pair<std::string, std::vector<int64_t>>>& results,
-                        const std::string& default_float) {
+using ResultType = std::pair<std::string, std::vector<int64_t>>;
+
+std::vector<std::optional<Value>> Call(lowering::GraphBuilder& builder, const std::string& op,
+                                       const py::list& args,
+                                       const std::vector<std::optional<ResultType>>& results,
+                                       const std::string& default_float) {
   std::vector<std::pair<std::string, Arg>> converted;
   for (const py::handle& item : args) {
     const auto arg = item.cast<py::tuple>();
     converted.emplace_back(arg[0].cast<std::string>(),
                            ToArg(builder, arg[1].cast<std::string>(), arg[2]));
   }
-  std::vector<ir::Type> types;
-  for (const auto& [dtype, dims] : results) types.push_back(ToType(dtype, dims));
-  std::vector<Value> out;
+  std::vector<std::optional<ir::Type>> types;
+  for (const auto& result : results) {
+    types.push_back(result ? std::optional(ToType(result->first, result->second)) : std::nullopt);
+  }
+  std::vector<std::optional<Value>> out;
   for (Op* value : builder.Call(op, std::move(converted), types, ParseDType(default_float)))
-    out.push_back({value});
+    out.push_back(value != nullptr ? std::optional(Value{value}) : std::nullopt);
   return out;
 }
 

@@ -235,7 +235,9 @@ class Lowering:
     def lower(self, node: torch.fx.Node, name: str, args: list[tuple[str, str, Any]]) -> Any:
         meta = node.meta["val"]
         several = isinstance(meta, (tuple, list))
-        results = [_type(value) for value in (meta if several else [meta])]
+        results = [
+            None if value is None else _type(value) for value in (meta if several else [meta])
+        ]
         values = self.builder.call(name, args, results, self.default_float)
         return values if several else values[0]
 
