@@ -1,6 +1,6 @@
 """Tensor parallelism: the ranks of a host share the layers of a FLUX.2-klein transformer.
 
-    torchrun --nproc_per_node=8 examples/tensor_parallel_neuron.py [--size small]
+    torchrun --nproc_per_node=8 examples/tensor_parallel_neuron.py [--size small] [--compile]
 
 Each rank is a process with a NeuronCore of its own and reads only its slices of the transformer's
 weights; the text encoder and the VAE are whole on every rank. Rank 0 saves the image.
@@ -47,6 +47,9 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--prompt", default="A small cactus with a happy face in the Sahara.")
     parser.add_argument("--output", default="output.png")
+    parser.add_argument(
+        "--compile", action="store_true", help="the transformer as one graph, collectives inside"
+    )
     args = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -58,6 +61,8 @@ def main() -> None:
     dist.barrier(device_ids=[torch.neuron.current_device()])  # the others wait until it is built
     pipe = load(pipeline_directory(Path(args.model), args.size))
     pipe.set_progress_bar_config(disable=True)
+    if args.compile:
+        pipe.transformer.compile(backend="neuron", fullgraph=True, dynamic=False)
 
     start = time.perf_counter()
     image = pipe(

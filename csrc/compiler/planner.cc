@@ -178,14 +178,17 @@ class Planner {
         return;
       }
       if (output >= 0) {
-        // Further outputs that fit the same loops share the reading of their inputs.
+        // Further outputs that fit the same loops share the reading of their inputs. Only kernels
+        // after this one may read them from memory: this one has them in registers.
+        std::vector<std::pair<const Op*, Place>> stored;
         for (int i = output + 1; i < static_cast<int>(graph_.outputs().size()); ++i) {
           const Op* other = graph_.outputs()[i].value;
           if (done_.contains(i) || detached_.contains(i) || Find(other)) continue;
           if (!builder.AddRoot(other, OutputPlace(i))) continue;
           done_.insert(i);
-          places_[other] = OutputPlace(i);
+          stored.emplace_back(other, OutputPlace(i));
         }
+        for (const auto& [value, place] : stored) places_[value] = place;
       }
       for (const auto& [value, place] : builder.written()) places_[value] = place;
       Append(builder.Finish());

@@ -1,8 +1,8 @@
 """From a graph of AOTAutograd to a program: which nodes are compiled together, which run alone.
 
 Most graphs are one executable. An op without a lowering that the device runs in eager mode all the
-same (an engine, a composition, a higher-order op with its branches compiled) cuts the graph: what
-comes before it and what needs its result are executables of their own.
+same (an engine, a composition, a collective, a higher-order op with its branches compiled) cuts the
+graph: what comes before it and what needs its result are executables of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .. import _C
 from .lower import Lowering, NotLowered, UnsupportedOp, describe, in_table, is_symbolic
 from .program import INSTEAD, Branch, CallStep, GraphStep, Program, Slot, on_device
 
+_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
 _NATIVE_KEYS = ("PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
 
 
@@ -46,9 +47,12 @@ def may_run_between(node: Node) -> bool:
 
 
 def is_ordered(node: Node) -> bool:
-    """Whether the node must keep its place among others of its kind: it draws random numbers."""
+    """Whether the node must keep its place among others of its kind.
+
+    It draws random numbers, or it is a collective, which all ranks must issue in one order.
+    """
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace in _COLLECTIVES:
         return True
     return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable
 
