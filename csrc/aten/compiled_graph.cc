@@ -37,6 +37,18 @@ CompiledGraph::CompiledGraph(const ir::Graph& graph, int64_t random_count)
   executable_ = platform::GetDriver().compiler().Compile(graph, {.dynamic_sizes = false});
 }
 
+int64_t CompiledGraph::Bytes(const std::vector<Spec>& specs) {
+  int64_t total = 0;
+  for (const Spec& spec : specs) {
+    auto bytes = static_cast<int64_t>(c10::elementSize(spec.dtype));
+    for (size_t d = 0; d < spec.sizes.size(); ++d) {
+      if (spec.strides[d] != 0 || spec.sizes[d] == 0) bytes *= spec.sizes[d];
+    }
+    total += bytes;
+  }
+  return total;
+}
+
 std::vector<at::Tensor> CompiledGraph::Run(const std::vector<at::Tensor>& inputs) const {
   TORCH_CHECK_VALUE(inputs.size() == inputs_.size(), context_->op, " takes ", inputs_.size(),
                     " tensors, got ", inputs.size());

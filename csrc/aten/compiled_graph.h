@@ -24,12 +24,16 @@ class CompiledGraph {
   std::vector<at::Tensor> Run(const std::vector<at::Tensor>& inputs) const;
   std::string Describe() const { return executable_->Describe(); }
   const platform::Executable& executable() const { return *executable_; }
+  // Of all inputs and of all outputs, in memory; an input's repeated elements count once.
+  int64_t input_bytes() const { return Bytes(inputs_); }
+  int64_t output_bytes() const { return Bytes(outputs_); }
 
  private:
   struct Spec {
     at::ScalarType dtype;
     std::vector<int64_t> sizes, strides;
   };
+  static int64_t Bytes(const std::vector<Spec>& specs);
   std::shared_ptr<const platform::Executable> executable_;
   std::shared_ptr<const platform::LaunchContext> context_;
   std::vector<Spec> inputs_, outputs_;

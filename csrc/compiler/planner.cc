@@ -10,6 +10,7 @@
 #include "compiler/library_calls.h"
 #include "compiler/place.h"
 #include "compiler/sharing.h"
+#include "compiler/work.h"
 #include "platform/host/engines.h"
 
 namespace neuron::compiler {
@@ -211,6 +212,7 @@ class Planner {
     step.library.fn = host::FindLibraryFunction("permute");
     step.library.operands = {{from.operand, from.byte_offset}, {to.operand, to.byte_offset}};
     step.library.tensors = {source, result};
+    step.work = LibraryWork(step.library, 1);
     accesses_.push_back({{from.operand}, {to.operand}, {}});
     executable_->estimated_ns += 500 + elements / 2;
     executable_->steps.push_back(std::move(step));
@@ -334,6 +336,7 @@ class Planner {
     Step step{};
     step.kind = Step::kLibrary;
     step.library = MakeLibraryStep(*op, places, results);
+    step.work = LibraryWork(step.library, results.size());
     accesses_.push_back(std::move(access));
     executable_->estimated_ns += EstimateLibraryNanoseconds(*op);
     executable_->steps.push_back(std::move(step));
@@ -369,7 +372,8 @@ class Planner {
     step.kind = Step::kKernel;
     KernelStep& kernel = step.kernel;
     kernel.name = built.kernel.name;
-    kernel.fused = loop::Operations(built.kernel);
+    step.work = KernelWork(built);
+    kernel.fused = step.work.fused;
     kernel.code = KernelLibrary::Get().Find(loop::Print(built.kernel), built.kernel.name);
     for (size_t k = 0; k < built.operands.size(); ++k) {
       kernel.operands.push_back({built.operands[k], built.byte_offsets[k]});

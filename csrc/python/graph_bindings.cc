@@ -100,6 +100,29 @@ py::list Neffs(const aten::CompiledGraph& graph) {
   return out;
 }
 
+// One dictionary per step: its work, and what MeasureSteps found.
+py::list Steps(const aten::CompiledGraph& graph) {
+  const std::vector<platform::StepWork> work = graph.executable().Work();
+  const std::vector<platform::StepTime> times = graph.executable().StepTimes();
+  py::list out;
+  for (size_t i = 0; i < work.size(); ++i) {
+    py::dict step;
+    step["name"] = work[i].name;
+    step["fused"] = work[i].fused;
+    step["engine"] = work[i].engine;
+    step["dtype"] = std::string(Name(work[i].dtype));
+    step["bytes_read"] = work[i].bytes_read;
+    step["bytes_written"] = work[i].bytes_written;
+    step["flops"] = work[i].flops;
+    step["transcendentals"] = work[i].transcendentals;
+    step["runs"] = times[i].runs;
+    step["nanoseconds"] = times[i].nanoseconds;
+    step["least_nanoseconds"] = times[i].least_nanoseconds;
+    out.append(step);
+  }
+  return out;
+}
+
 }  // namespace
 
 void BindGraph(py::module_& m) {
@@ -132,6 +155,19 @@ void BindGraph(py::module_& m) {
       .def("run", &aten::CompiledGraph::Run, py::arg("inputs"),
            py::call_guard<py::gil_scoped_release>())
       .def("describe", &aten::CompiledGraph::Describe)
+      .def("steps", &Steps)
+      .def(
+          "measure_steps",
+          [](const aten::CompiledGraph& self, bool on) { self.executable().MeasureSteps(on); },
+          py::arg("on"))
+      .def_property_readonly(
+          "pending_steps",
+          [](const aten::CompiledGraph& self) { return self.executable().PendingSteps(); })
+      .def_property_readonly(
+          "scratch_bytes",
+          [](const aten::CompiledGraph& self) { return self.executable().scratch_bytes(); })
+      .def_property_readonly("input_bytes", &aten::CompiledGraph::input_bytes)
+      .def_property_readonly("output_bytes", &aten::CompiledGraph::output_bytes)
       .def("neffs", &Neffs);
   sub.def("lowered",
           [](const std::string& op) { return lowering::Table::Get().Find(op) != nullptr; });

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "kernels/thread_pool.h"
@@ -58,6 +59,14 @@ void RunLibrary(const LibraryStep& step, const uint64_t* addresses, const uint64
   std::vector<uint64_t> scalars;
   for (int index : step.scalars) scalars.push_back(scalar_words[index]);
   step.fn({data, step.tensors, step.attributes, scalars});
+}
+
+void RunStep(const Step& step, const uint64_t* addresses, const uint64_t* scalar_words) {
+  if (step.kind == Step::kKernel) {
+    RunKernel(step.kernel, addresses, scalar_words);
+  } else {
+    RunLibrary(step.library, addresses, scalar_words);
+  }
 }
 
 }  // namespace
@@ -164,13 +173,55 @@ std::vector<std::string> HostExecutable::CacheKeys() const {
 }
 
 void HostExecutable::Run(const uint64_t* operand_addresses, const uint64_t* scalar_words) const {
-  for (const Step& step : steps) {
-    if (step.kind == Step::kKernel) {
-      RunKernel(step.kernel, operand_addresses, scalar_words);
-    } else {
-      RunLibrary(step.library, operand_addresses, scalar_words);
-    }
+  if (measures_.load(std::memory_order_relaxed)) {
+    RunMeasured(operand_addresses, scalar_words);
+    return;
   }
+  for (const Step& step : steps) RunStep(step, operand_addresses, scalar_words);
+}
+
+void HostExecutable::RunMeasured(const uint64_t* operand_addresses,
+                                 const uint64_t* scalar_words) const {
+  using Clock = std::chrono::steady_clock;
+  std::vector<int64_t> spent;
+  for (const Step& step : steps) {
+    const Clock::time_point start = Clock::now();
+    RunStep(step, operand_addresses, scalar_words);
+    spent.push_back(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+  }
+  std::lock_guard lock(times_mutex_);
+  if (times_.size() != steps.size()) return;  // no longer measured
+  for (size_t i = 0; i < steps.size(); ++i) {
+    platform::StepTime& time = times_[i];
+    time.least_nanoseconds = time.runs == 0 ? spent[i] : std::min(time.least_nanoseconds, spent[i]);
+    time.nanoseconds += spent[i];
+    ++time.runs;
+  }
+}
+
+std::vector<platform::StepWork> HostExecutable::Work() const {
+  std::vector<platform::StepWork> work;
+  for (const Step& step : steps) work.push_back(step.work);
+  return work;
+}
+
+int64_t HostExecutable::PendingSteps() const {
+  return std::count_if(steps.begin(), steps.end(), [](const Step& step) {
+    return step.kind == Step::kKernel && !step.kernel.code->ready();
+  });
+}
+
+void HostExecutable::MeasureSteps(bool on) const {
+  std::lock_guard lock(times_mutex_);
+  times_.assign(on ? steps.size() : 0, {});
+  measures_.store(on, std::memory_order_relaxed);
+}
+
+std::vector<platform::StepTime> HostExecutable::StepTimes() const {
+  std::lock_guard lock(times_mutex_);
+  if (times_.size() != steps.size()) return std::vector<platform::StepTime>(steps.size());
+  return times_;
 }
 
 }  // namespace neuron::host

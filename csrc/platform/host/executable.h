@@ -90,6 +90,7 @@ struct Step {
   enum Kind { kKernel, kLibrary } kind;
   KernelStep kernel;
   LibraryStep library;
+  platform::StepWork work;
 };
 
 inline constexpr int kMaxOperands = 64;
@@ -109,11 +110,22 @@ class HostExecutable final : public platform::Executable {
   bool CanFail() const override;
   std::string Describe() const override;
   std::vector<std::string> CacheKeys() const override;
+  std::vector<platform::StepWork> Work() const override;
+  int64_t PendingSteps() const override;
+  void MeasureSteps(bool on) const override;
+  std::vector<platform::StepTime> StepTimes() const override;
   // True if no step waits for code that is still being generated.
   bool Ready() const;
 
   // Runs every step in order on the calling thread and the pool. Throws neuron::Error.
   void Run(const uint64_t* operand_addresses, const uint64_t* scalar_words) const;
+
+ private:
+  void RunMeasured(const uint64_t* operand_addresses, const uint64_t* scalar_words) const;
+
+  mutable std::atomic<bool> measures_{false};
+  mutable std::mutex times_mutex_;
+  mutable std::vector<platform::StepTime> times_;
 };
 
 }  // namespace neuron::host
