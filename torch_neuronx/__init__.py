@@ -7,8 +7,12 @@ Importing :mod:`torch` loads this package by itself (entry point group ``torch.b
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .explanation import Report
 
 
 def _autoload() -> None:
@@ -96,6 +100,17 @@ def is_neuron_runtime_initialized() -> bool:
     return _extension().device.is_initialized()
 
 
+def explain(function: Callable[..., Any]) -> Callable[..., Report]:
+    """``explain(f)(*args)`` runs ``f`` compiled and reports on its kernels.
+
+    See :func:`torch_neuronx.explanation.explain`.
+    """
+    _extension()
+    from .explanation import explain
+
+    return explain(function)
+
+
 def __getattr__(name: str) -> Any:
     """Every public name of ``torch.neuron`` is one of ``torch_neuronx`` too."""
     module = sys.modules.get(f"{__name__}.neuron")
@@ -110,6 +125,7 @@ from . import metrics  # noqa: E402 (needs the names above)
 
 __all__ = [
     "clear_op_tracking",
+    "explain",
     "get_executed_ops",
     "get_fallback_counts",
     "get_fallback_ops",

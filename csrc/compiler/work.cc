@@ -110,7 +110,15 @@ StepWork KernelWork(const BuiltKernel& built) {
       key.insert(key.end(), first, first + n);
       key.insert(key.end(), inst.indirect.begin(), inst.indirect.end());
       if (!seen.insert(key).second) continue;
-      const uint32_t mask = load ? masks[i] : masks[i] | masks[inst.operands[0]];
+      // A stride that the code leaves open may still be 0: the element is the same.
+      uint32_t mask = 0;
+      auto stride = first;
+      for (size_t d = 0; d < inst.strides.size(); ++d) {
+        const bool open = inst.strides[d] == loop::Stride::kParam;
+        const int64_t value = open ? *stride++ : inst.strides[d] == loop::Stride::kOne;
+        if (value != 0) mask |= 1u << d;
+      }
+      for (const int index : inst.indirect) mask |= masks[index];
       (load ? work.bytes_read : work.bytes_written) += elements(mask) * ByteSize(inst.dtype);
     } else if (inst.kind == loop::Kind::kReduce) {
       if (IsFloat(inst.dtype)) work.flops += elements(masks[inst.operands[0]]);

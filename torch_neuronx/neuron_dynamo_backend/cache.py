@@ -29,6 +29,20 @@ from .program import NotPortable, Program
 
 _counter = itertools.count()
 
+# Lists that get every program that runs, while somebody collects them.
+_collectors: list[list[Program]] = []
+
+
+@contextlib.contextmanager
+def collect_programs() -> Iterator[list[Program]]:
+    """The programs that run inside, in order, one entry per run."""
+    programs: list[Program] = []
+    _collectors.append(programs)
+    try:
+        yield programs
+    finally:
+        _collectors[:] = [other for other in _collectors if other is not programs]
+
 
 class CompiledProgram(OutputCode):
     """What AOTAutograd gets from the compiler, calls, and keeps."""
@@ -47,6 +61,8 @@ class CompiledProgram(OutputCode):
             self._close = None
         assert self._run is not None and isinstance(inputs, list)
         outputs = self._run(inputs)
+        for programs in _collectors:
+            programs.append(self.program)
         if not self._recorded:
             self._recorded = True
             record_neffs(self.program)
