@@ -6,7 +6,9 @@ Importing :mod:`torch` loads this package by itself (entry point group ``torch.b
 
 from __future__ import annotations
 
+import atexit
 import sys
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,16 @@ _TORCH_VERSION = "2.13.0"
 _load_error: Exception | None = None
 
 
+def _let_threads_finish() -> None:
+    """Lets autograd's threads have the interpreter lock a last time.
+
+    A short script may never let go of the lock after ``backward()`` returned. The thread that ran
+    it then still has Python objects to drop, and the interpreter would end that thread where C++
+    frames may not be unwound: the process aborts after all its work is done.
+    """
+    time.sleep(0.002)
+
+
 def _load() -> None:
     """Registers the device with torch. Starts nothing: no threads, no memory."""
     if torch.__version__.partition("+")[0] != _TORCH_VERSION:
@@ -50,6 +62,7 @@ def _load() -> None:
     from .neuron_dynamo_backend import artifact  # noqa: F401 (registers itself with torch)
 
     _clients.install()
+    atexit.register(_let_threads_finish)
 
 
 def _register() -> None:
