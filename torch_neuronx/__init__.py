@@ -7,9 +7,11 @@ Importing :mod:`torch` loads this package by itself (entry point group ``torch.b
 from __future__ import annotations
 
 import atexit
+import contextlib
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +37,23 @@ _load_error: Exception | None = None
 def _let_threads_finish() -> None:
     """Lets autograd's threads have the interpreter lock a last time.
 
-    A short script may never let go of the lock after ``backward()`` returned. The thread that ran
-    it then still has Python objects to drop, and the interpreter would end that thread where C++
-    frames may not be unwound: the process aborts after all its work is done.
+    The first ``backward()`` starts one thread per device. Each takes the lock once, before it takes
+    its name, and the one that worked takes it again to drop what it held. A short script may never
+    let go of the lock after that; the interpreter would then end such a thread where C++ frames
+    may not be unwound, and the process aborts after all its work is done.
     """
     time.sleep(0.002)
+    deadline = time.monotonic() + 1
+    while 0 < _autograd_threads() < torch.neuron.device_count() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _autograd_threads() -> int:
+    names = []
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            names.append(path.read_text())
+    return sum(name.startswith("pt_autograd_") for name in names)
 
 
 def _load() -> None:
