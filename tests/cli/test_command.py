@@ -11,7 +11,7 @@ import pytest
 import torch_neuronx
 from tests.cli.conftest import Run, on_terminal
 
-PATHS = [["doctor"], ["bench"], ["cache"]]
+PATHS = [["doctor"], ["bench"], ["cache"], ["explain"]]
 PATHS += [["cache", a] for a in ("ls", "show", "verify", "prune", "clear", "export", "import")]
 
 
@@ -28,7 +28,7 @@ def test_version(command: Run):
 
 def test_help_names_every_command_and_the_exit_codes(command: Run):
     out = command("--help").stdout
-    assert all(name in out for name in ("doctor", "cache", "bench", "exit codes: 0"))
+    assert all(name in out for name in ("doctor", "cache", "bench", "explain", "exit codes: 0"))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)

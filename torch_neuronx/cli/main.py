@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import torch_neuronx
-from torch_neuronx.cli import bench, cache, doctor
+from torch_neuronx.cli import bench, cache, doctor, explain
 
 _EPILOG = """\
 exit codes: 0 all is well, 1 something is wrong (and was said), 2 wrong usage.
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"torch-neuronx {torch_neuronx.__version__}"
     )
     commands = out.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (doctor, cache, bench):
+    for module in (doctor, cache, bench, explain):
         module.add_parser(commands)
     return out
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .collect import explain
+from .collect import Watch, explain
 from .report import Kernel, Machine, Report
 
-__all__ = ["Kernel", "Machine", "Report", "explain"]
+__all__ = ["Kernel", "Machine", "Report", "Watch", "explain"]

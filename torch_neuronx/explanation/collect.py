@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import _C
 from .report import Kernel, Machine, Report
+
+if TYPE_CHECKING:
+    from ..neuron_dynamo_backend.program import Program
 
 _RUNS = 3  # measured; a kernel's time is the least of them
 
@@ -42,54 +46,19 @@ def _is_compiled(function: Any) -> bool:
 
 
 def _explain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
-    from torch._dynamo.utils import counters
-
-    from ..neuron_dynamo_backend.cache import collect_programs
-
     compiled = function if _is_compiled(function) else torch.compile(function, backend="neuron")
-    breaks_before = collections.Counter(counters["graph_break"])
+    with Watch(_name(function)) as watch:
+        first_seconds = _seconds_of(lambda: compiled(*args, **kwargs))
+        watch.restart()
+        seconds = min(_seconds_of(lambda: compiled(*args, **kwargs)) for _ in range(_RUNS))
+        return watch.report(first_seconds, seconds, calls=_RUNS)
+
+
+def _seconds_of(work: Callable[[], object]) -> float:
     start = time.perf_counter()
-    with collect_programs() as programs:
-        compiled(*args, **kwargs)
-        torch.neuron.synchronize()
-    first_seconds = time.perf_counter() - start
-    breaks = collections.Counter(counters["graph_break"]) - breaks_before
-    if not programs:
-        raise RuntimeError(
-            f"nothing of {_name(function)} ran compiled for neuron: compile it with "
-            'backend="neuron", and pass tensors'
-        )
-    unique = list({id(program): program for program in programs}.values())
-    graphs = [(program, step) for program in unique for step in program.graphs()]
-    for _, step in graphs:
-        step.executable.measure_steps(True)
-    seconds = []
-    try:
-        for _ in range(_RUNS):
-            start = time.perf_counter()
-            compiled(*args, **kwargs)
-            torch.neuron.synchronize()
-            seconds.append(time.perf_counter() - start)
-        kernels = [
-            _kernel(program.name, step)
-            for program, graph in graphs
-            for step in graph.executable.steps()
-            if step["runs"] > 0
-        ]
-    finally:
-        for _, step in graphs:
-            step.executable.measure_steps(False)
-    return Report(
-        name=_name(function),
-        machine=_machine(frozenset(kernel.dtype for kernel in kernels if kernel.flops > 0)),
-        kernels=kernels,
-        graphs=len(unique),
-        graph_breaks=dict(breaks),
-        first_seconds=first_seconds,
-        seconds=min(seconds),
-        peak_bytes=max(_bytes(step.executable) for _, step in graphs) if graphs else 0,
-        scratch_bytes=max((step.executable.scratch_bytes for _, step in graphs), default=0),
-    )
+    work()
+    torch.neuron.synchronize()
+    return time.perf_counter() - start
 
 
 def _name(function: Any) -> str:
@@ -97,11 +66,88 @@ def _name(function: Any) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
+class Watch:
+    """Measures the compiled programs that run inside its ``with``.
+
+    :meth:`report` tells of them, while the ``with`` lasts. ``name`` is the report's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._programs: dict[int, Program] = {}
+        self._exit = contextlib.ExitStack()
+        self._breaks: collections.Counter[str] = collections.Counter()
+
+    def __enter__(self) -> Watch:
+        from ..neuron_dynamo_backend.cache import observe_runs
+
+        self._breaks = _graph_breaks()
+        self._exit.enter_context(observe_runs(self._observe))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._exit.close()
+        for _, executable in self._executables():
+            executable.measure_steps(False)
+
+    def _observe(self, program: Program) -> None:
+        if id(program) in self._programs:
+            return
+        self._programs[id(program)] = program
+        for step in program.graphs():
+            step.executable.measure_steps(True)
+
+    def _executables(self) -> Iterator[tuple[str, Any]]:
+        for program in self._programs.values():
+            for step in program.graphs():
+                yield program.name, step.executable
+
+    def restart(self) -> None:
+        """Forgets the times, not the programs."""
+        for _, executable in self._executables():
+            executable.measure_steps(True)
+
+    def report(self, first_seconds: float | None, seconds: float, calls: int = 1) -> Report:
+        """What ran, as ``calls`` equal calls of something that takes ``seconds``.
+
+        Raises RuntimeError if nothing did.
+        """
+        if not self._programs:
+            raise RuntimeError(
+                f"nothing of {self.name} ran compiled for neuron: compile it with "
+                'backend="neuron", and pass tensors'
+            )
+        executables = list(self._executables())
+        kernels = [
+            _kernel(graph, step, calls)
+            for graph, executable in executables
+            for step in executable.steps()
+            if step["runs"] > 0
+        ]
+        return Report(
+            name=self.name,
+            machine=_machine(frozenset(kernel.dtype for kernel in kernels if kernel.flops > 0)),
+            kernels=kernels,
+            graphs=len(self._programs),
+            graph_breaks=dict(_graph_breaks() - self._breaks),
+            first_seconds=first_seconds,
+            seconds=seconds,
+            peak_bytes=max((_bytes(e) for _, e in executables), default=0),
+            scratch_bytes=max((e.scratch_bytes for _, e in executables), default=0),
+        )
+
+
+def _graph_breaks() -> collections.Counter[str]:
+    from torch._dynamo.utils import counters
+
+    return collections.Counter(counters["graph_break"])
+
+
 def _bytes(executable: Any) -> int:
     return executable.input_bytes + executable.output_bytes + executable.scratch_bytes
 
 
-def _kernel(graph: str, step: dict[str, Any]) -> Kernel:
+def _kernel(graph: str, step: dict[str, Any], calls: int) -> Kernel:
     return Kernel(
         graph=graph,
         name=step["name"],
@@ -112,7 +158,7 @@ def _kernel(graph: str, step: dict[str, Any]) -> Kernel:
         bytes_written=step["bytes_written"],
         flops=step["flops"],
         transcendentals=step["transcendentals"],
-        calls=max(1, round(step["runs"] / _RUNS)),
+        calls=max(1, round(step["runs"] / calls)),
         seconds=step["least_nanoseconds"] * 1e-9,
     )
 

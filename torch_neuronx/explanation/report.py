@@ -65,7 +65,7 @@ class Report:
     kernels: list[Kernel]
     graphs: int
     graph_breaks: dict[str, int]  # reason: times; only those of compiles during this report
-    first_seconds: float  # of the first call: compiles, unless it was compiled before
+    first_seconds: float | None  # of the first call, which compiles; None: all was measured as one
     seconds: float  # of a whole call, with the host's work and what runs between graphs
     peak_bytes: int  # of the largest graph: inputs, outputs and temporaries
     scratch_bytes: int  # of the largest graph: temporaries

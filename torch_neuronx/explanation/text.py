@@ -36,13 +36,20 @@ def cells(kernel: Kernel, report: Report) -> tuple[str, ...]:
     )
 
 
+def _times(report: Report) -> str:
+    kernels = f"of which kernels {quantity(report.kernel_seconds, 's')}"
+    if report.first_seconds is None:
+        return f"ran {quantity(report.seconds, 's')}, {kernels}"
+    first, then = quantity(report.first_seconds, "s"), quantity(report.seconds, "s")
+    return f"first call {first}, then {then}, {kernels}"
+
+
 def summary(report: Report) -> list[str]:
     peaks = ", ".join(f"{quantity(v, 'FLOP/s')} {k}" for k, v in report.machine.peak_flops.items())
     lines = [
         f"{report.name} on {report.machine.name}",
         f"machine, measured: {peaks}; copies {quantity(report.machine.bytes_per_second, 'B/s')}",
-        f"first call {quantity(report.first_seconds, 's')}, then {quantity(report.seconds, 's')}, "
-        f"of which kernels {quantity(report.kernel_seconds, 's')}",
+        _times(report),
         f"{report.graphs} graph(s), {len(report.kernels)} steps, moving "
         f"{quantity(report.bytes, 'B')} for {quantity(report.flops, 'FLOP')}",
         f"memory of the largest graph {quantity(report.peak_bytes, 'B')}, temporaries "

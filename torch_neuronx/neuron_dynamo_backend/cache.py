@@ -29,19 +29,19 @@ from .program import NotPortable, Program
 
 _counter = itertools.count()
 
-# Lists that get every program that runs, while somebody collects them.
-_collectors: list[list[Program]] = []
+# Called with every program that is about to run.
+_observers: list[Callable[[Program], None]] = []
 
 
 @contextlib.contextmanager
-def collect_programs() -> Iterator[list[Program]]:
-    """The programs that run inside, in order, one entry per run."""
-    programs: list[Program] = []
-    _collectors.append(programs)
+def observe_runs(observer: Callable[[Program], None]) -> Iterator[None]:
+    """Inside, ``observer`` is called with each program right before each of its runs."""
+    entry = lambda program: observer(program)  # noqa: E731 - an identity of its own
+    _observers.append(entry)
     try:
-        yield programs
+        yield
     finally:
-        _collectors[:] = [other for other in _collectors if other is not programs]
+        _observers.remove(entry)
 
 
 class CompiledProgram(OutputCode):
@@ -60,9 +60,9 @@ class CompiledProgram(OutputCode):
             self._close()
             self._close = None
         assert self._run is not None and isinstance(inputs, list)
+        for observer in _observers:
+            observer(self.program)
         outputs = self._run(inputs)
-        for programs in _collectors:
-            programs.append(self.program)
         if not self._recorded:
             self._recorded = True
             record_neffs(self.program)
