@@ -33,11 +33,27 @@ def ops() -> str:
         "# Lowered ops",
         "",
         "Made by `make docs` from the lowering table (`csrc/lowering`). Each op runs on the",
-        "device together with its out= and in-place forms; views and copies do too. Every other",
-        "op runs on the CPU, visibly: see `torch_neuronx.get_fallback_ops()`.",
+        "device together with its out= and in-place forms; views and copies do too. What a",
+        "library computes follows below. Every other op runs on the CPU, visibly: see",
+        "`torch_neuronx.get_fallback_ops()`.",
         "",
     ]
     lines += [f"- `{name if '::' in name else 'aten::' + name}`" for name in names]
+    lines += [
+        "",
+        "# Library calls",
+        "",
+        "Made from `csrc/aten/library_table.cc`. The core's queue calls libtorch's kernel for the",
+        "CPU (LAPACK and FFT with it) on the core's own memory, in order and without copies;",
+        "`torch_neuronx.get_library_ops()` counts the calls. An op that has a lowering too is",
+        "computed by the library only where the lowering does not take the arguments.",
+    ]
+    family = ""
+    for name, of in _C.compiler.library_ops():
+        if of != family:
+            lines += ["", f"## {of[0].upper()}{of[1:]}", ""]
+            family = of
+        lines.append(f"- `aten::{name}`")
     return "\n".join(lines) + "\n"
 
 

@@ -107,6 +107,11 @@ def get_executed_ops() -> list[str]:
     return _extension().device.executed_ops()
 
 
+def get_library_ops() -> dict[str, int]:
+    """Calls, by ATen overload, that a library computed on the device's memory (docs/ops.md)."""
+    return _extension().device.library_ops()
+
+
 def get_fallback_ops() -> list[str]:
     """Names of the ATen overloads that ran on the CPU because they have no lowering."""
     return list(_extension().device.fallback_ops())
@@ -156,6 +161,7 @@ __all__ = [
     "get_executed_ops",
     "get_fallback_counts",
     "get_fallback_ops",
+    "get_library_ops",
     "is_neuron_runtime_initialized",
     "metrics",
 ]

@@ -139,10 +139,12 @@ c10::SmallVector<int64_t, 6> IntsOf(const c10::IValue& value) {
   return out;
 }
 
-OpKernel::OpKernel(const c10::OperatorHandle& op, const lowering::Entry& entry)
+OpKernel::OpKernel(const c10::OperatorHandle& op, const lowering::Entry& entry,
+                   const LibraryOp* library)
     : op_(op),
       entry_(entry),
-      schema_(OpSchema::Analyze(op.schema(), entry)),
+      library_(library),
+      schema_(OpSchema::Analyze(op.schema(), entry, library != nullptr)),
       counter_(runtime::GetOpCounter(schema_.name)) {}
 
 void OpKernel::GatherTensor(const at::Tensor& tensor, const ArgSpec& spec, Hasher& hasher,
@@ -227,6 +229,12 @@ void OpKernel::Gather(const c10::IValue* args, Call& call) const {
         if (!value.isNone() && call.device.index() < 0 && value.toDevice().has_index())
           call.device = value.toDevice();
         break;
+      case ArgKind::kNumberList: {
+        hasher.Add(value.isNone() ? kNone : kInts);
+        if (value.isNone()) break;
+        for (const c10::IValue& element : value.toListRef()) AddNumber(element, true, hasher);
+        break;
+      }
       case ArgKind::kGenerator:
       case ArgKind::kIgnored:
         break;
@@ -271,12 +279,20 @@ void OpKernel::Run(torch::jit::Stack* stack) {
   Gather(args, call);
   std::shared_ptr<const Plan> plan = FindPlan(call);
   if (plan == nullptr) plan = MakePlan(args, call);
-  if (plan->fallback) return CpuFallback(op_, stack);
+  if (plan->kind == PlanKind::kFallback) return CpuFallback(op_, stack);
   counter_.executed.fetch_add(1, std::memory_order_relaxed);
+  if (plan->kind == PlanKind::kLibraryNow) {
+    torch::jit::Stack returned = RunLibraryNow(args, call);
+    torch::jit::drop(*stack, n);
+    for (c10::IValue& value : returned) stack->push_back(std::move(value));
+    return;
+  }
   c10::SmallVector<at::Tensor, 4> results;
   AllocateResults(*plan, schema_, args, call.device, results);
   if (plan->executable != nullptr) {
     Guarded([&] { Launch(*plan, args, call, results); });
+  } else if (plan->kind == PlanKind::kLibrary) {
+    LaunchLibrary(args, call, results);
   }
   torch::jit::drop(*stack, n);
   for (at::Tensor& result : results) stack->emplace_back(std::move(result));

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "aten/library_table.h"
 #include "aten/op_schema.h"
 #include "platform/executable.h"
 #include "runtime/metrics.h"
@@ -25,7 +26,7 @@ namespace neuron::aten {
 c10::SmallVector<int64_t, 6> IntsOf(const c10::IValue& value);
 
 struct ResultMeta {
-  bool defined = true;  // false: the caller did not want it (output_mask)
+  bool defined = true;  // false: the op returns no tensor here for these arguments (output_mask)
   c10::SmallVector<int64_t, 6> sizes;
   c10::SmallVector<int64_t, 6> strides;
   c10::ScalarType dtype = c10::ScalarType::Float;
@@ -40,9 +41,16 @@ struct ScalarSource {
   int element = -1;
 };
 
+enum class PlanKind : uint8_t {
+  kExecutable,
+  kLibrary,     // in the table of library calls
+  kLibraryNow,  // the same, and the results' shapes are known only afterwards
+  kFallback,    // no code for these arguments: runs on copies in host memory
+};
+
 struct Plan {
-  std::shared_ptr<const platform::Executable> executable;  // null: nothing to run, or fallback
-  bool fallback = false;  // runs on the CPU: no code for these arguments
+  PlanKind kind = PlanKind::kExecutable;
+  std::shared_ptr<const platform::Executable> executable;  // null: nothing to run, or not that kind
   std::vector<ResultMeta> results;
   std::vector<ScalarSource> scalars;
   std::shared_ptr<const platform::LaunchContext> context;
@@ -51,7 +59,9 @@ struct Plan {
 
 class OpKernel final : public c10::OperatorKernel {
  public:
-  OpKernel(const c10::OperatorHandle& op, const lowering::Entry& entry);
+  // library: the op's row in the table of library calls, or null. One of entry.lower and library
+  // is not null.
+  OpKernel(const c10::OperatorHandle& op, const lowering::Entry& entry, const LibraryOp* library);
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
@@ -81,11 +91,19 @@ class OpKernel final : public c10::OperatorKernel {
   std::shared_ptr<const Plan> MakePlan(const c10::IValue* args, Call& call);
   bool RunMeta(const c10::IValue* args, const Call& call, std::vector<ResultMeta>& results) const;
   void Lower(const c10::IValue* args, const Call& call, Plan& plan) const;
+  std::shared_ptr<const Plan> KeepPlan(const Call& call, std::shared_ptr<const Plan> plan);
   void Launch(const Plan& plan, const c10::IValue* args, const Call& call,
               const c10::SmallVector<at::Tensor, 4>& results) const;
+  // Of a library op: no meta kernel can tell the results' shapes.
+  bool ShapesFromData() const;
+  void LaunchLibrary(const c10::IValue* args, const Call& call,
+                     const c10::SmallVector<at::Tensor, 4>& results) const;
+  // Waits for the results; they are as the op returns them, tensors on the device.
+  torch::jit::Stack RunLibraryNow(const c10::IValue* args, const Call& call) const;
 
   const c10::OperatorHandle op_;
   const lowering::Entry& entry_;
+  const LibraryOp* const library_;
   const OpSchema schema_;
   runtime::OpCounter& counter_;
   std::mutex mutex_;

@@ -9,6 +9,7 @@
 
 #include "aten/device/errors.h"
 #include "aten/dtype.h"
+#include "aten/map_args.h"
 #include "aten/op_kernel.h"
 #include "runtime/device.h"
 #include "support/env.h"
@@ -26,34 +27,6 @@ at::Tensor ToMeta(const at::Tensor& tensor) {
   // Numbers stay what they are: meta kernels take 0-dim CPU tensors as every kernel does.
   if (!tensor.defined() || !OnDevice(tensor)) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
-}
-
-c10::IValue ToMetaArg(const c10::IValue& value, ArgKind kind) {
-  switch (kind) {
-    case ArgKind::kTensor:
-      return value.isNone() ? value : c10::IValue(ToMeta(value.toTensor()));
-    case ArgKind::kTensorList: {
-      const auto elements = value.toListRef();
-      const bool optional = value.isOptionalTensorList();
-      c10::List<at::Tensor> list;
-      c10::List<std::optional<at::Tensor>> optional_list;
-      for (const c10::IValue& element : elements) {
-        const at::Tensor meta = element.isNone() ? at::Tensor() : ToMeta(element.toTensor());
-        if (optional) {
-          optional_list.push_back(meta.defined() ? std::optional(meta) : std::nullopt);
-        } else {
-          list.push_back(meta);
-        }
-      }
-      return optional ? c10::IValue(optional_list) : c10::IValue(list);
-    }
-    case ArgKind::kDevice:
-      return c10::IValue(c10::Device(c10::kMeta));
-    case ArgKind::kGenerator:
-      return c10::IValue();
-    default:
-      return value;
-  }
 }
 
 ResultMeta MetaOf(const at::Tensor& tensor) {
@@ -116,6 +89,10 @@ std::string Describe(const at::Tensor& tensor) {
 
 std::shared_ptr<const Plan> OpKernel::MakePlan(const c10::IValue* args, Call& call) {
   auto plan = std::make_shared<Plan>();
+  if (ShapesFromData()) {
+    plan->kind = PlanKind::kLibraryNow;
+    return KeepPlan(call, plan);
+  }
   if (RunMeta(args, call, plan->results)) {
     // An out= argument was resized: its new shape is part of the key.
     call = Call();
@@ -125,18 +102,31 @@ std::shared_ptr<const Plan> OpKernel::MakePlan(const c10::IValue* args, Call& ca
   try {
     bool empty = true;
     for (const ResultMeta& meta : plan->results) empty &= meta.numel == 0;
-    if (!empty) Lower(args, call, *plan);
+    if (entry_.lower == nullptr) {
+      plan->kind = empty && !plan->results.empty() ? PlanKind::kExecutable : PlanKind::kLibrary;
+    } else if (!empty) {
+      Lower(args, call, *plan);
+    }
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnsupported && library_ != nullptr) {
+      plan->kind = PlanKind::kLibrary;
+      plan->scalars.clear();
+      return KeepPlan(call, plan);
+    }
     const bool may_fall_back = error.code() == ErrorCode::kUnsupported &&
                                !env::GetBool(env::Id::kBoolFallbackOnlyForUnimplemented);
     if (!may_fall_back) {
       Guarded([&] { throw Error(error.code(), schema_.name + ": " + error.what()); });
     }
-    plan->fallback = true;
+    plan->kind = PlanKind::kFallback;
   }
+  return KeepPlan(call, plan);
+}
+
+std::shared_ptr<const Plan> OpKernel::KeepPlan(const Call& call, std::shared_ptr<const Plan> plan) {
   std::lock_guard lock(mutex_);
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  return plans_.emplace(call.key, plan).first->second;
+  return plans_.emplace(call.key, std::move(plan)).first->second;
 }
 
 // Runs the op on meta tensors: its checks, promotion, shapes and strides are PyTorch's own. Returns
@@ -146,7 +136,7 @@ bool OpKernel::RunMeta(const c10::IValue* args, const Call& call,
   (void)call;
   torch::jit::Stack stack;
   for (size_t i = 0; i < schema_.args.size(); ++i)
-    stack.push_back(ToMetaArg(args[i], schema_.args[i].kind));
+    stack.push_back(MapArg(args[i], c10::Device(c10::kMeta), ToMeta));
   {
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset |
                                                    c10::autocast_dispatch_keyset | c10::python_ks);
@@ -217,6 +207,8 @@ class ArgBuilder {
         return value.toStringRef();
       case ArgKind::kDtype:
         return NeedDType(value.toScalarType(), entry_);
+      case ArgKind::kNumberList:
+        NEURON_THROW(kUnsupported, "a list of numbers, '", spec.name, "'");
       case ArgKind::kDevice:
       case ArgKind::kGenerator:
       case ArgKind::kIgnored:

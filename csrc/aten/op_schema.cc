@@ -44,6 +44,10 @@ ArgKind KindOf(const c10::Argument& arg) {
           element->kind() == c10::TypeKind::BoolType) {
         return ArgKind::kIntList;
       }
+      if (element->kind() == c10::TypeKind::FloatType ||
+          element->kind() == c10::TypeKind::BoolType) {
+        return ArgKind::kNumberList;
+      }
       break;
     }
     default:
@@ -54,7 +58,8 @@ ArgKind KindOf(const c10::Argument& arg) {
 
 }  // namespace
 
-OpSchema OpSchema::Analyze(const c10::FunctionSchema& schema, const lowering::Entry& entry) {
+OpSchema OpSchema::Analyze(const c10::FunctionSchema& schema, const lowering::Entry& entry,
+                           bool library) {
   OpSchema out;
   out.name = schema.name();
   if (!schema.overload_name().empty()) out.name += "." + schema.overload_name();
@@ -66,14 +71,14 @@ OpSchema OpSchema::Analyze(const c10::FunctionSchema& schema, const lowering::En
     spec.output_only = spec.written && arg.kwarg_only();
     spec.is_static = std::find(entry.static_args.begin(), entry.static_args.end(), arg.name()) !=
                      entry.static_args.end();
-    if (spec.written && spec.kind != ArgKind::kTensor) {
+    if (spec.written && spec.kind != ArgKind::kTensor && !library) {
       NEURON_THROW(kUnsupported, "written argument '", arg.name(), "' of type ", arg.type()->str());
     }
     out.writes |= spec.written;
     out.args.push_back(std::move(spec));
   }
   for (const c10::Argument& ret : schema.returns()) {
-    if (ret.type()->kind() != c10::TypeKind::TensorType) {
+    if (ret.type()->kind() != c10::TypeKind::TensorType && !library) {
       NEURON_THROW(kUnsupported, "a return of type ", ret.type()->str());
     }
     int source = -1;

@@ -22,7 +22,8 @@ enum class ArgKind : uint8_t {
   kDtype,
   kDevice,
   kGenerator,
-  kIgnored,  // layout, memory format, pin_memory: they are in the results' metadata
+  kNumberList,  // float[] or bool[]
+  kIgnored,     // layout, memory format, pin_memory: they are in the results' metadata
 };
 
 struct ArgSpec {
@@ -39,8 +40,10 @@ struct OpSchema {
   std::vector<int> returned_args;  // per return: the written argument that it is, or -1: allocated
   bool writes = false;             // any argument
 
-  // Throws kUnsupported for a schema with kinds that the boxed kernel does not handle.
-  static OpSchema Analyze(const c10::FunctionSchema& schema, const lowering::Entry& entry);
+  // Throws kUnsupported for a schema with kinds that the boxed kernel does not handle. Library
+  // calls may also write into lists and return what is no tensor.
+  static OpSchema Analyze(const c10::FunctionSchema& schema, const lowering::Entry& entry,
+                          bool library);
 };
 
 }  // namespace neuron::aten

@@ -60,11 +60,12 @@ bool IsInPlaceFormOf(const c10::FunctionSchema& in_place, const c10::FunctionSch
                     });
 }
 
-void Register(const c10::OperatorHandle& op, const lowering::Entry& entry) {
+void Register(const c10::OperatorHandle& op, const lowering::Entry& entry,
+              const LibraryOp* library) {
   const c10::OperatorName& name = op.operator_name();
   const std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
   if (Kernels().contains(full)) return;
-  auto kernel = std::make_unique<OpKernel>(op, entry);
+  auto kernel = std::make_unique<OpKernel>(op, entry, library);
   OpKernel* raw = kernel.get();
   Kernels().emplace(
       full, Registered{raw, c10::Dispatcher::singleton().registerImpl(
@@ -78,22 +79,51 @@ void RegisterForms(const lowering::Entry& entry) {
   const c10::OperatorName base = ParseName(entry.name);
   const auto op = dispatcher.findSchema(base);
   NEURON_CHECK(op.has_value(), "PyTorch has no operator ", entry.name);
-  Register(*op, entry);
+  const LibraryOp* library = FindLibraryOp(entry.name);
+  Register(*op, entry, library);
   for (const std::string& alias : entry.aliases) {
     const auto form = dispatcher.findSchema(ParseName(alias));
     NEURON_CHECK(form.has_value(), "PyTorch has no operator ", alias);
-    Register(*form, entry);
+    Register(*form, entry, library);
   }
   if (base.name.back() == '_' || base.name.starts_with("neuron::")) return;
   const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name});
-  if (in_place && IsInPlaceFormOf(in_place->schema(), op->schema())) Register(*in_place, entry);
+  if (in_place && IsInPlaceFormOf(in_place->schema(), op->schema()))
+    Register(*in_place, entry, library);
   std::vector<std::string> overloads{"out"};
   if (!base.overload_name.empty()) overloads.insert(overloads.begin(), base.overload_name + "_out");
   for (const std::string& overload : overloads) {
     const auto out = dispatcher.findSchema({base.name, overload});
     if (!out || !IsOutFormOf(out->schema(), op->schema())) continue;
-    Register(*out, entry);
+    Register(*out, entry, library);
     break;
+  }
+}
+
+// Whether a form of an op has a kernel of its own for the CPU: others are composed of forms that
+// do.
+bool HasCpuKernel(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+// out= forms have names of many kinds here ("grad_input", "L"): each overload of the name is asked.
+void RegisterLibraryForms(const LibraryOp& library,
+                          const std::map<std::string, std::vector<std::string>>& overloads) {
+  static const lowering::Entry no_lowering;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const c10::OperatorName base = ParseName(std::string(library.name));
+  const auto op = dispatcher.findSchema(base);
+  NEURON_CHECK(op.has_value(), "PyTorch has no operator ", library.name);
+  if (Kernels().contains(base.name + (base.overload_name.empty() ? "" : "." + base.overload_name)))
+    return;
+  if (HasCpuKernel(*op)) Register(*op, no_lowering, &library);
+  if (const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name});
+      in_place && HasCpuKernel(*in_place))
+    Register(*in_place, no_lowering, &library);
+  for (const std::string& overload : overloads.at(base.name)) {
+    const auto form = dispatcher.findSchema({base.name, overload});
+    if (form && HasCpuKernel(*form) && IsOutFormOf(form->schema(), op->schema()))
+      Register(*form, no_lowering, &library);
   }
 }
 
@@ -109,6 +139,10 @@ void RegisterOps() {
   for (const auto& [name, entry] : lowering::Table::Get().entries()) {
     if (!entry.graph_only) RegisterForms(entry);
   }
+  std::map<std::string, std::vector<std::string>> overloads;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames())
+    overloads[name.name].push_back(name.overload_name);
+  for (const LibraryOp& library : LibraryOps()) RegisterLibraryForms(library, overloads);
 }
 
 }  // namespace neuron::aten

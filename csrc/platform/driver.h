@@ -64,6 +64,8 @@ class Queue {
 
   // Runs fn in queue order. An exception that it throws becomes the queue's failure.
   virtual void Enqueue(std::function<void()> fn) = 0;
+  // The same for work of a few microseconds: if the queue is idle, the calling thread may do it.
+  virtual void EnqueueShort(std::function<void()> fn) = 0;
 
   virtual void Record(Event& event) = 0;
   // Later work of this queue waits for the point that `event` holds now (nothing if unrecorded).
@@ -85,6 +87,9 @@ class Device {
   // Throws kOutOfMemory when the core's HBM does not hold it.
   virtual DeviceAddress Allocate(size_t bytes) = 0;
   virtual void Free(DeviceAddress address) = 0;
+  // Where functions given to Queue::Enqueue may read and write the memory at `address`; null where
+  // the host cannot reach it.
+  virtual void* HostView(DeviceAddress address) = 0;
   // priority: smaller is sooner, 0 is normal.
   virtual std::unique_ptr<Queue> CreateQueue(int priority) = 0;
   virtual std::unique_ptr<Event> CreateEvent(bool timing) = 0;

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "aten/library_table.h"
 #include "compiler/host_compiler.h"
 #include "compiler/loop_ir.h"
 #include "compiler/simplify.h"
@@ -91,6 +92,11 @@ void BindCompiler(py::module_& m) {
     std::vector<std::string> names;
     for (const auto& [name, entry] : lowering::Table::Get().entries()) names.push_back(name);
     return names;
+  });
+  sub.def("library_ops", [] {
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (const aten::LibraryOp& op : aten::LibraryOps()) rows.emplace_back(op.name, op.family);
+    return rows;
   });
 }
 

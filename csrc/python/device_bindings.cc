@@ -241,6 +241,7 @@ void BindDevice(py::module_& m) {
       py::arg("device"));
   sub.def("device_properties", &Properties, py::arg("device"));
   sub.def("executed_ops", &runtime::ExecutedOps);
+  sub.def("library_ops", &runtime::LibraryOps);
   sub.def("fallback_ops", &Fallbacks);
   sub.def("clear_op_tracking", &runtime::ClearOpTracking);
   sub.def("compilation_metrics", &CompilationMetrics);

@@ -48,6 +48,17 @@ std::vector<std::string> ExecutedOps() {
   return out;
 }
 
+std::map<std::string, int64_t> LibraryOps() {
+  Counters& counters = All();
+  std::lock_guard lock(counters.mutex);
+  std::map<std::string, int64_t> out;
+  for (const auto& [name, counter] : counters.ops) {
+    const int64_t calls = counter->library.load(std::memory_order_relaxed);
+    if (calls > 0) out[name] = calls;
+  }
+  return out;
+}
+
 std::map<std::string, FallbackCount> FallbackOps() {
   Counters& counters = All();
   std::lock_guard lock(counters.mutex);
@@ -64,6 +75,7 @@ void ClearOpTracking() {
   std::lock_guard lock(counters.mutex);
   for (auto& [name, counter] : counters.ops) {
     counter->executed.store(0, std::memory_order_relaxed);
+    counter->library.store(0, std::memory_order_relaxed);
     counter->fallbacks.store(0, std::memory_order_relaxed);
     counter->fallback_bytes.store(0, std::memory_order_relaxed);
   }

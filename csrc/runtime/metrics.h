@@ -27,6 +27,7 @@ CompilationMetrics& GetCompilationMetrics();
 // Calls of one op. Callers keep the reference: it stays valid as long as the process.
 struct OpCounter {
   std::atomic<int64_t> executed{0};
+  std::atomic<int64_t> library{0};  // of those, by a library: csrc/aten/library_table.cc
   std::atomic<int64_t> fallbacks{0};
   std::atomic<int64_t> fallback_bytes{0};
 };
@@ -35,6 +36,7 @@ OpCounter& GetOpCounter(std::string_view op);
 // Returns true the first time that this op falls back since the start or the last Clear.
 bool CountFallback(std::string_view op, int64_t bytes_moved);
 std::vector<std::string> ExecutedOps();
+std::map<std::string, int64_t> LibraryOps();  // calls by name
 struct FallbackCount {
   int64_t calls = 0;
   int64_t bytes = 0;

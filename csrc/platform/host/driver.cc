@@ -30,6 +30,9 @@ class HostDevice final : public platform::Device {
   platform::MemoryInfo memory() const override { return hbm_.info(); }
   platform::DeviceAddress Allocate(size_t bytes) override { return hbm_.Allocate(bytes); }
   void Free(platform::DeviceAddress address) override { hbm_.Free(address); }
+  void* HostView(platform::DeviceAddress address) override {
+    return reinterpret_cast<void*>(address);
+  }
   std::unique_ptr<platform::Queue> CreateQueue(int priority) override {
     (void)priority;  // the cores' threads are the operating system's: it has no priorities to give
     return std::make_unique<HostQueue>();

@@ -152,6 +152,19 @@ void HostQueue::Enqueue(std::function<void()> fn) {
   Submit(false, [&](Task& task) { task.fn = std::move(fn); }, [] {});
 }
 
+void HostQueue::EnqueueShort(std::function<void()> fn) {
+  Submit(
+      true, [&](Task& task) { task.fn = std::move(fn); },
+      [&] {
+        try {
+          fn();
+        } catch (...) {
+          Keep(std::current_exception(), nullptr);
+          if (blocking_) Synchronize();
+        }
+      });
+}
+
 void HostQueue::Record(platform::Event& event) {
   auto& host = static_cast<HostEvent&>(event);
   const uint64_t point = host.NextPoint();

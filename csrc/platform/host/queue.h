@@ -35,6 +35,7 @@ class HostQueue final : public platform::Queue {
                     size_t bytes) override;
   void Fill(platform::DeviceAddress destination, uint8_t byte, size_t bytes) override;
   void Enqueue(std::function<void()> fn) override;
+  void EnqueueShort(std::function<void()> fn) override;
   void Record(platform::Event& event) override;
   void WaitFor(platform::Event& event) override;
   bool Idle() const override;
