@@ -11,11 +11,13 @@ template <typename Fn>
 void ForOperands(std::vector<host::Step>& steps, int operand, Fn visit) {
   for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
     host::Step& step = steps[static_cast<size_t>(s)];
-    auto& operands =
-        step.kind == host::Step::kKernel ? step.kernel.operands : step.library.operands;
-    for (host::OperandRef& ref : operands) {
-      if (ref.index == operand) visit(s, ref);
-    }
+    const auto each = [&](std::vector<host::OperandRef>& operands) {
+      for (host::OperandRef& ref : operands) {
+        if (ref.index == operand) visit(s, ref);
+      }
+    };
+    each(step.kind == host::Step::kKernel ? step.kernel.operands : step.library.operands);
+    if (step.library.epilogue) each(step.library.epilogue->kernel.operands);
   }
 }
 

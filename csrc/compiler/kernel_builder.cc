@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "compiler/sharing.h"
 #include "platform/host/executable.h"
 
 namespace neuron::compiler {
@@ -14,11 +15,6 @@ using loop::Kind;
 namespace {
 
 constexpr int kStoreRoom = 8;
-
-// Operations whose result element needs exactly the same element of each operand.
-bool IsElementwise(OpCode code) {
-  return (code >= OpCode::kConvert && code <= OpCode::kFma) && code != OpCode::kParameter;
-}
 
 bool SeesThrough(OpCode code) {
   return IsElementwise(code) || code == OpCode::kBroadcastInDim || code == OpCode::kReshape ||
@@ -175,6 +171,7 @@ int KernelBuilder::Emit(const Op* op, const Map& map) {
   const auto key = std::pair{op, map};
   const auto it = memo_.find(key);
   if (it != memo_.end()) return it->second;
+  if (apart_ != nullptr && op != root_ && apart_(op) && !find_(op)) return Need(op);
   int id = -1;
   const auto place = share_ != nullptr && op != root_ && !find_(op) ? share_(op) : std::nullopt;
   id = place ? EmitShared(op, map, *place) : EmitNew(op, map);

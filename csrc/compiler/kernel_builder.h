@@ -13,6 +13,7 @@
 #include "compiler/loop_ir.h"
 #include "compiler/place.h"
 #include "ir/graph.h"
+#include "platform/host/executable.h"
 
 namespace neuron::compiler {
 
@@ -29,14 +30,22 @@ struct BuiltKernel {
   bool can_fail = false;
 };
 
+// An epilogue's rows are at least this long: shorter ones cost more than a pass over memory.
+inline constexpr int64_t kMinEpilogueColumns = 16;
+
 class KernelBuilder {
  public:
   using FindPlace = std::function<std::optional<Place>(const ir::Op*)>;
 
   // `find` tells where a value lies in memory, if it does. `share` gives the place of a value that
   // this kernel should also write when it computes it, for other kernels; null: no such values.
-  KernelBuilder(FindPlace find, std::string name, FindPlace share = nullptr)
-      : find_(std::move(find)), share_(std::move(share)), name_(std::move(name)) {}
+  // Values of which `apart` is true are computed by a kernel of their own.
+  KernelBuilder(FindPlace find, std::string name, FindPlace share = nullptr,
+                std::function<bool(const ir::Op*)> apart = nullptr)
+      : find_(std::move(find)),
+        share_(std::move(share)),
+        apart_(std::move(apart)),
+        name_(std::move(name)) {}
 
   // The values that the kernel writes besides its roots.
   const std::vector<std::pair<const ir::Op*, Place>>& written() const { return written_; }
@@ -53,6 +62,15 @@ class KernelBuilder {
   bool AddScatter(const ir::Op* scatter, const Place& destination);
 
   BuiltKernel Finish();
+
+  // Instead of Finish: this kernel as an epilogue of the call that writes `result`, a contiguous
+  // matrix of `columns` columns, and the kernel's operands named as in a launch. nullopt if it does
+  // more than walk once over exactly the elements of the result.
+  struct BuiltEpilogue {
+    BuiltKernel built;
+    host::Epilogue epilogue;  // without its kernel
+  };
+  std::optional<BuiltEpilogue> FinishEpilogue(const Place& result, int64_t columns) const;
 
  private:
   // Index of a value's dimension as an affine function of the domain's indices.
@@ -96,16 +114,25 @@ class KernelBuilder {
   void AddStore(int value, const Place& destination, const Map& map);
 
   // Finish
-  struct Loops;
   void DropUnitDims();
   void OrderDims();
-  void MergeDims();
+  void MergeDims(size_t* boundary = nullptr);
+  void Classify(int v, BuiltKernel& out);
   void PadOuterDims();
   int ChooseVectorDim() const;
   void PermuteDims(const std::vector<int>& order);
   const Raw* MainAccess(bool store) const;
+  // FinishEpilogue
+  bool IsLoadOf(const Raw& raw, const Place& result) const;
+  bool WalksOnce(const Place& result) const;
+  bool OrderAs(const Place& result);
+  std::optional<size_t> SplitAt(int64_t columns);
+  bool SuitsVectors() const;
+  void SeparateSlots();
+  void DescribeEpilogue(const Place& result, BuiltEpilogue& out) const;
 
   FindPlace find_, share_;
+  std::function<bool(const ir::Op*)> apart_;
   std::vector<std::pair<const ir::Op*, Place>> written_;
   const ir::Op* root_ = nullptr;  // being added
   std::string name_;

@@ -81,9 +81,10 @@ void KernelBuilder::OrderDims() {
   PermuteDims(order);
 }
 
-void KernelBuilder::MergeDims() {
+// Dimension `boundary` (of those left) is not merged with the one before it.
+void KernelBuilder::MergeDims(size_t* boundary) {
   for (size_t d = 1; d < sizes_.size();) {
-    bool mergeable = reduced_[d - 1] == reduced_[d];
+    bool mergeable = reduced_[d - 1] == reduced_[d] && (boundary == nullptr || *boundary != d);
     for (const Raw& raw : raws_) {
       if (!mergeable || !IsAffine(raw.inst)) continue;
       mergeable = raw.coefficients[d - 1] == raw.coefficients[d] * sizes_[d];
@@ -98,6 +99,7 @@ void KernelBuilder::MergeDims() {
       if (k != d - 1) order.push_back(static_cast<int>(k));
     }
     PermuteDims(order);
+    if (boundary != nullptr && d < *boundary) --*boundary;
   }
 }
 
@@ -162,7 +164,12 @@ BuiltKernel KernelBuilder::Finish() {
     }
   }
   PadOuterDims();
-  const int v = ChooseVectorDim();
+  Classify(ChooseVectorDim(), out);
+  return out;
+}
+
+// The loops as they are now, with `v` the vector dimension: text, parameters, work items.
+void KernelBuilder::Classify(int v, BuiltKernel& out) {
   const int rank = static_cast<int>(sizes_.size());
   out.kernel.vector_dim = v;
   out.kernel.reduced = reduced_;
@@ -214,7 +221,6 @@ BuiltKernel KernelBuilder::Finish() {
   const int64_t per_item = std::max<int64_t>(1, inner * chunk);
   out.grain = std::max<int64_t>(1, kGrainElements * 6 / (per_item * std::min<int64_t>(work, 24)));
   out.estimated_ns = 200 + out.items * (20 + per_item * work / 32);
-  return out;
 }
 
 }  // namespace neuron::compiler

@@ -5,10 +5,12 @@
 #include <set>
 
 #include "compiler/arena.h"
+#include "compiler/epilogues.h"
 #include "compiler/kernel_builder.h"
 #include "compiler/kernel_library.h"
 #include "compiler/library_calls.h"
 #include "compiler/place.h"
+#include "compiler/planned_step.h"
 #include "compiler/sharing.h"
 #include "compiler/work.h"
 #include "platform/host/engines.h"
@@ -32,16 +34,16 @@ class Planner {
   Planner(const ir::Graph& graph, std::set<int> detached)
       : graph_(graph), detached_(std::move(detached)) {
     // A graph of one op is one kernel where it can be: nothing to share.
-    if (graph.ops().size() > kSmallGraph) shared_ = FindShared(graph);
+    epilogues_ = FindEpilogues(graph);
+    if (graph.ops().size() > kSmallGraph) shared_ = FindShared(graph, epilogues_);
     scratch_operand_ = static_cast<int>(graph.parameters().size() + graph.outputs().size());
-    executable_ = std::make_shared<host::HostExecutable>();
     for (size_t i = 0; i < graph.parameters().size(); ++i) {
       const Op* op = graph.parameters()[i];
       places_[op] = {static_cast<int>(i), 0, op->type.dtype, op->type.dims, op->Ints("strides")};
     }
   }
 
-  std::shared_ptr<host::HostExecutable> Run() {
+  void Run() {
     const auto& outputs = graph_.outputs();
     std::vector<std::pair<Place, Place>> copies;
     for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
@@ -55,10 +57,23 @@ class Planner {
       }
     }
     for (const auto& [from, to] : copies) Copy(from, to);
-    executable_->operands = scratch_operand_;
-    executable_->scalars = graph_.num_scalars();
-    executable_->scratch = arena_.Pack(executable_->steps, scratch_operand_);
-    return executable_;
+    FuseEpilogues(steps_, scratch_operand_);
+  }
+
+  // Binds code to the steps of a run that is not repeated.
+  std::shared_ptr<const host::HostExecutable> Finish() {
+    auto executable = std::make_shared<host::HostExecutable>();
+    executable->operands = scratch_operand_;
+    executable->scalars = graph_.num_scalars();
+    for (PlannedStep& planned : steps_) {
+      Step& step = executable->steps.emplace_back(std::move(planned.step));
+      executable->estimated_ns += planned.estimated_ns;
+      if (!planned.kernel) continue;
+      KernelStep& kernel = step.kind == Step::kKernel ? step.kernel : step.library.epilogue->kernel;
+      kernel.code = KernelLibrary::Get().Find(loop::Print(*planned.kernel), kernel.name);
+    }
+    executable->scratch = arena_.Pack(executable->steps, scratch_operand_);
+    return executable;
   }
 
   // Outputs that share memory with a parameter that some step would read in the wrong order.
@@ -69,11 +84,11 @@ class Planner {
       if (parameter < 0 || detached_.contains(i)) continue;
       const int operand = OutputOperand(i);
       int first_write = -1;
-      for (int s = 0; s < static_cast<int>(accesses_.size()) && first_write < 0; ++s) {
-        if (accesses_[s].writes.contains(operand)) first_write = s;
+      for (int s = 0; s < static_cast<int>(steps_.size()) && first_write < 0; ++s) {
+        if (steps_[s].access.writes.contains(operand)) first_write = s;
       }
-      for (int s = std::max(first_write, 0); s < static_cast<int>(accesses_.size()); ++s) {
-        const auto& a = accesses_[s];
+      for (int s = std::max(first_write, 0); s < static_cast<int>(steps_.size()); ++s) {
+        const auto& a = steps_[s].access;
         const bool reads = a.reads.contains(parameter);
         const bool same_place = a.writes.contains(operand) && a.elementwise.contains(parameter);
         if (reads && !same_place) unsafe.insert(i);
@@ -83,11 +98,6 @@ class Planner {
   }
 
  private:
-  struct Access {
-    std::set<int> reads, writes;
-    std::set<int> elementwise;  // operands read only where the same item writes them
-  };
-
   int OutputOperand(int i) const { return static_cast<int>(graph_.parameters().size()) + i; }
 
   Place OutputPlace(int i) const {
@@ -161,7 +171,8 @@ class Planner {
     if (const auto place = Find(op); place && Permute(*place, destination)) return;
     for (;;) {
       KernelBuilder builder([this](const Op* value) { return Find(value); }, KernelName(),
-                            [this](const Op* value) { return SharedPlace(value); });
+                            [this](const Op* value) { return SharedPlace(value); },
+                            [this](const Op* value) { return epilogues_.contains(value); });
       if (!builder.AddRoot(op, destination)) {
         const Op* needed = builder.needed();
         NEURON_CHECK(needed != nullptr && !Find(needed), "no kernel for ", ir::Info(op->code).name);
@@ -192,7 +203,7 @@ class Planner {
         for (const auto& [value, place] : stored) places_[value] = place;
       }
       for (const auto& [value, place] : builder.written()) places_[value] = place;
-      Append(builder.Finish());
+      Append(std::move(builder), true);
       return;
     }
   }
@@ -206,16 +217,12 @@ class Planner {
     const host::TensorDesc source{from.dtype, from.dims, from.strides};
     const host::TensorDesc result{to.dtype, to.dims, to.strides};
     if (!host::CanPermute(source, result)) return false;
-    Step step{};
-    step.kind = Step::kLibrary;
-    step.library.name = "permute";
-    step.library.fn = host::FindLibraryFunction("permute");
-    step.library.operands = {{from.operand, from.byte_offset}, {to.operand, to.byte_offset}};
-    step.library.tensors = {source, result};
-    step.work = LibraryWork(step.library, 1);
-    accesses_.push_back({{from.operand}, {to.operand}, {}});
-    executable_->estimated_ns += 500 + elements / 2;
-    executable_->steps.push_back(std::move(step));
+    host::LibraryStep step;
+    step.name = "permute";
+    step.fn = host::FindLibraryFunction("permute");
+    step.operands = {{from.operand, from.byte_offset}, {to.operand, to.byte_offset}};
+    step.tensors = {source, result};
+    AppendLibrary(std::move(step), 1, {{from.operand}, {to.operand}, {}}, 500 + elements / 2);
     return true;
   }
 
@@ -226,7 +233,7 @@ class Planner {
     KernelBuilder builder(
         [&](const Op* op) { return op == value ? std::optional(from) : std::nullopt; }, "copy");
     NEURON_CHECK(builder.AddRoot(value, to), "copy");
-    Append(builder.Finish());
+    Append(std::move(builder), true);
   }
 
   static Place Subview(const Place& place, size_t dim, int64_t start, int64_t size,
@@ -310,7 +317,7 @@ class Planner {
     for (;;) {
       KernelBuilder builder([this](const Op* value) { return Find(value); }, KernelName());
       if (builder.AddScatter(op, destination)) {
-        Append(builder.Finish());
+        Append(std::move(builder), false);
         return;
       }
       NEURON_CHECK(builder.needed() != nullptr && !Find(builder.needed()), "no kernel for ",
@@ -333,13 +340,8 @@ class Planner {
       places.push_back(result == op ? destination : PlaceResult(result));
       access.writes.insert(places.back().operand);
     }
-    Step step{};
-    step.kind = Step::kLibrary;
-    step.library = MakeLibraryStep(*op, places, results);
-    step.work = LibraryWork(step.library, results.size());
-    accesses_.push_back(std::move(access));
-    executable_->estimated_ns += EstimateLibraryNanoseconds(*op);
-    executable_->steps.push_back(std::move(step));
+    AppendLibrary(MakeLibraryStep(*op, places, results), results.size(), std::move(access),
+                  EstimateLibraryNanoseconds(*op));
   }
 
   // Where a further result of a library call goes: to the output that is that, or to a temporary.
@@ -361,79 +363,39 @@ class Planner {
     return name.empty() ? "kernel" : name;
   }
 
-  void Append(BuiltKernel built) {
-    executable_->estimated_ns += built.estimated_ns;
+  void Append(KernelBuilder builder, bool pointwise) {
+    PlannedStep planned;
+    if (pointwise) planned.builder = builder;
+    BuiltKernel built = builder.Finish();
     if (built.items == 0) return;
-    NEURON_CHECK(built.operands.size() <= host::kMaxOperands, "kernel with ", built.operands.size(),
-                 " operands");
-    RecordAccess(built);
-    loop::Verify(built.kernel);
-    Step step{};
-    step.kind = Step::kKernel;
-    KernelStep& kernel = step.kernel;
-    kernel.name = built.kernel.name;
-    step.work = KernelWork(built);
-    kernel.fused = step.work.fused;
-    kernel.code = KernelLibrary::Get().Find(loop::Print(built.kernel), built.kernel.name);
-    for (size_t k = 0; k < built.operands.size(); ++k) {
-      kernel.operands.push_back({built.operands[k], built.byte_offsets[k]});
-    }
-    kernel.params = std::move(built.params);
-    kernel.scalars = std::move(built.scalars);
-    kernel.items = built.items;
-    kernel.grain = built.grain;
-    kernel.can_fail = built.can_fail;
-    executable_->steps.push_back(std::move(step));
+    planned.access = AccessOf(built);
+    planned.estimated_ns = built.estimated_ns;
+    planned.kernel = built.kernel;
+    planned.step.kind = Step::kKernel;
+    planned.step.work = KernelWork(built);
+    planned.step.kernel = MakeKernelStep(std::move(built));
+    steps_.push_back(std::move(planned));
   }
 
-  // Which operands the kernel reads and writes, and whether each is read only where it is written.
-  void RecordAccess(const BuiltKernel& built) {
-    Access access;
-    std::map<int, std::set<std::vector<int64_t>>> loads, stores;
-    size_t next = built.kernel.reduced.size() + 2;
-    for (const loop::Inst& inst : built.kernel.insts) {
-      const int n = loop::NumParams(inst);
-      if (inst.kind == loop::Kind::kLoad || inst.kind == loop::Kind::kStore) {
-        const int operand = built.operands[inst.slot];
-        std::vector<int64_t> shape{built.byte_offsets[inst.slot],
-                                   static_cast<int64_t>(inst.indirect.size())};
-        for (loop::Stride s : inst.strides) shape.push_back(static_cast<int64_t>(s));
-        shape.insert(shape.end(), built.params.begin() + next, built.params.begin() + next + n);
-        (inst.kind == loop::Kind::kLoad ? loads : stores)[operand].insert(shape);
-        (inst.kind == loop::Kind::kLoad ? access.reads : access.writes).insert(operand);
-      }
-      next += n;
-    }
-    // Elementwise with respect to an aliasing output: one way of reading, equal to the way of
-    // writing, and no later pass that would read what an earlier one wrote.
-    bool reduces = false;
-    size_t num_stores = 0;
-    for (const loop::Inst& inst : built.kernel.insts) {
-      reduces |= inst.kind == loop::Kind::kReduce;
-      num_stores += inst.kind == loop::Kind::kStore;
-    }
-    if (reduces && num_stores > 1) loads.clear();
-    for (const auto& [operand, ways] : loads) {
-      for (const auto& [written, write_ways] : stores) {
-        if (ways.size() == 1 && write_ways.size() == 1 && *ways.begin() == *write_ways.begin() &&
-            (*ways.begin())[1] == 0) {
-          access.elementwise.insert(operand);
-        }
-      }
-    }
-    accesses_.push_back(std::move(access));
+  void AppendLibrary(host::LibraryStep step, size_t results, Access access, int64_t estimated_ns) {
+    PlannedStep planned;
+    planned.step.kind = Step::kLibrary;
+    planned.step.work = LibraryWork(step, results);
+    planned.step.library = std::move(step);
+    planned.access = std::move(access);
+    planned.estimated_ns = estimated_ns;
+    steps_.push_back(std::move(planned));
   }
 
   const ir::Graph& graph_;
   const std::set<int> detached_;
-  std::unordered_set<const Op*> shared_;
+  std::unordered_set<const Op*> epilogues_, shared_;
   std::map<const Op*, Place> promised_;
   int scratch_operand_ = 0;
   Arena arena_;
-  std::shared_ptr<host::HostExecutable> executable_;
   std::map<const Op*, Place> places_;
-  std::set<int> done_;            // outputs already computed together with an earlier one
-  std::vector<Access> accesses_;  // one per step
+  std::set<int> done_;  // outputs already computed together with an earlier one
+  std::vector<PlannedStep> steps_;
 };
 
 }  // namespace
@@ -442,9 +404,9 @@ std::shared_ptr<const host::HostExecutable> Plan(const ir::Graph& graph) {
   std::set<int> detached;
   for (;;) {
     Planner planner(graph, detached);
-    auto executable = planner.Run();
+    planner.Run();
     const std::set<int> unsafe = planner.UnsafeAliases();
-    if (unsafe.empty()) return executable;
+    if (unsafe.empty()) return planner.Finish();
     detached.insert(unsafe.begin(), unsafe.end());
   }
 }

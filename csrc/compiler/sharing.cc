@@ -19,8 +19,6 @@ constexpr int kWorthStoring =
 constexpr int64_t kWorthElements = 256;
 constexpr int kLongestChain = 48;  // instructions in one kernel before a value is written after all
 
-bool IsElementwise(OpCode code) { return code >= OpCode::kConvert && code <= OpCode::kFma; }
-
 int OwnCost(OpCode code) {
   if (!IsElementwise(code)) return 0;
   return code >= OpCode::kExp && code <= OpCode::kDigamma ? 6 : 1;
@@ -42,6 +40,8 @@ struct Roots {
 
 }  // namespace
 
+bool IsElementwise(OpCode code) { return code >= OpCode::kConvert && code <= OpCode::kFma; }
+
 bool IsFusible(OpCode code) {
   switch (code) {
     case OpCode::kConcatenate:
@@ -54,7 +54,8 @@ bool IsFusible(OpCode code) {
   }
 }
 
-std::unordered_set<const Op*> FindShared(const ir::Graph& graph) {
+std::unordered_set<const Op*> FindShared(const ir::Graph& graph,
+                                         const std::unordered_set<const Op*>& written) {
   std::unordered_map<const Op*, int> cost;
   std::unordered_map<const Op*, std::vector<const Op*>> consumers;
   std::unordered_set<const Op*> shared;
@@ -71,6 +72,7 @@ std::unordered_set<const Op*> FindShared(const ir::Graph& graph) {
       shared.insert(op.get());
       total = 0;
     }
+    if (written.contains(op.get())) total = 0;
     cost[op.get()] = total;
   }
   std::unordered_map<const Op*, Roots> roots;
@@ -81,7 +83,7 @@ std::unordered_set<const Op*> FindShared(const ir::Graph& graph) {
     for (const Op* consumer : consumers[op]) {
       if (!IsFusible(consumer->code)) {
         mine.Add(op);
-      } else if (shared.contains(consumer)) {
+      } else if (shared.contains(consumer) || written.contains(consumer)) {
         mine.Add(consumer);
       } else {
         for (const Op* root : roots[consumer].ops) {
@@ -90,7 +92,7 @@ std::unordered_set<const Op*> FindShared(const ir::Graph& graph) {
       }
     }
     if (mine.Several() && cost[op] >= kWorthStoring && op->type.NumElements() >= kWorthElements &&
-        IsElementwise(op->code)) {
+        IsElementwise(op->code) && !written.contains(op)) {
       shared.insert(op);
     }
   }

@@ -12,6 +12,11 @@ namespace neuron::compiler {
 // calls and what is assembled from parts).
 bool IsFusible(ir::OpCode code);
 
-std::unordered_set<const ir::Op*> FindShared(const ir::Graph& graph);
+// Element by element: each element of the result needs exactly that element of each operand.
+bool IsElementwise(ir::OpCode code);
+
+// written: values that are written in any case; not among the result.
+std::unordered_set<const ir::Op*> FindShared(const ir::Graph& graph,
+                                             const std::unordered_set<const ir::Op*>& written);
 
 }  // namespace neuron::compiler

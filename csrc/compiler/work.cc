@@ -80,9 +80,8 @@ void CountAttention(StepWork& work, const TensorDesc& queries, const TensorDesc&
   work.transcendentals = scores;
 }
 
-}  // namespace
-
-StepWork KernelWork(const BuiltKernel& built) {
+// `cached`: an operand that is not read from memory, or -1.
+StepWork CountKernel(const BuiltKernel& built, int cached) {
   StepWork work;
   work.name = built.kernel.name;
   work.fused = loop::Operations(built.kernel);
@@ -104,6 +103,7 @@ StepWork KernelWork(const BuiltKernel& built) {
     next += static_cast<size_t>(n);
     if (inst.kind == loop::Kind::kLoad || inst.kind == loop::Kind::kStore) {
       const bool load = inst.kind == loop::Kind::kLoad;
+      if (inst.slot == cached) continue;
       // Equal keys: the same elements of the same operand.
       std::vector<int64_t> key{load, built.operands[inst.slot], built.byte_offsets[inst.slot]};
       for (const loop::Stride stride : inst.strides) key.push_back(static_cast<int64_t>(stride));
@@ -128,6 +128,20 @@ StepWork KernelWork(const BuiltKernel& built) {
     }
   }
   return work;
+}
+
+}  // namespace
+
+StepWork KernelWork(const BuiltKernel& built) { return CountKernel(built, -1); }
+
+void AddEpilogueWork(StepWork& product, const BuiltKernel& epilogue, int result, bool kept) {
+  const StepWork work = CountKernel(epilogue, result);
+  if (!kept) product.bytes_written = 0;
+  product.fused += ", then " + work.fused;
+  product.bytes_read += work.bytes_read;
+  product.bytes_written += work.bytes_written;
+  product.flops += work.flops;
+  product.transcendentals += work.transcendentals;
 }
 
 StepWork LibraryWork(const host::LibraryStep& step, size_t results) {

@@ -14,6 +14,11 @@ namespace neuron::compiler {
 // selections none. Transcendental functions are counted apart.
 platform::StepWork KernelWork(const BuiltKernel& built);
 
+// Adds to the work of a matrix product that of the kernel that runs on the parts of its result, the
+// kernel's operand `result`, while they are in the cache. `kept`: the product itself is written too.
+void AddEpilogueWork(platform::StepWork& product, const BuiltKernel& epilogue, int result,
+                     bool kept);
+
 // `results`: how many of the step's tensors, at the end, are written. A multiply-add of a matmul, a
 // convolution or an attention is two FLOPs; a causal attention does half of them.
 platform::StepWork LibraryWork(const host::LibraryStep& step, size_t results);

@@ -5,6 +5,7 @@
 
 #include "kernels/gemm_problem.h"
 #include "kernels/thread_pool.h"
+#include "kernels/workspace.h"
 #include "support/error.h"
 
 namespace neuron::kernels {
@@ -33,6 +34,8 @@ void Check(const GemmArgs& g) {
   for (int64_t value : values) {
     if (value < 0) NEURON_THROW(kInvalidArgument, "gemm: negative size or stride ", value);
   }
+  if (g.epilogue != nullptr && g.c != nullptr && g.c_col_stride != 1)
+    NEURON_THROW(kInvalidArgument, "gemm: an epilogue needs c_col_stride 1, not ", g.c_col_stride);
 }
 
 // B of all batch items is the same and the rows of A, C and D follow each other: one product with
@@ -51,6 +54,7 @@ void Transpose(GemmProblem& p) {
   std::swap(p.a_col, p.b_row);
   std::swap(p.c_row, p.c_col);
   std::swap(p.d_row, p.d_col);
+  p.transposed = !p.transposed;
 }
 
 void Multiply(GemmProblem p, bool parallel) {
@@ -80,7 +84,37 @@ const GemmKernels* FindGemmKernels(DType dtype, [[maybe_unused]] Isa isa) {
   return portable::FindGemmKernels(dtype);
 }
 
-void Gemm(const GemmArgs& args, Isa isa) {
+GemmTarget TargetOf(const GemmProblem& p, int64_t row, int64_t column, int64_t rows,
+                    int64_t columns) {
+  GemmTarget target{row, column, rows, columns, nullptr, p.c_row, p.c_col};
+  if (p.c != nullptr) {
+    target.data = p.c + (row * p.c_row + column * p.c_col) * p.element_bytes;
+    return target;
+  }
+  // The rows of C follow each other with their elements.
+  target.row_stride = p.transposed ? 1 : columns;
+  target.col_stride = p.transposed ? rows : 1;
+  target.data = static_cast<char*>(
+      GetScratch(Scratch::kResult, static_cast<size_t>(rows * columns * p.element_bytes)));
+  return target;
+}
+
+void Finished(const GemmProblem& p, const GemmTarget& t) {
+  if (p.epilogue == nullptr) return;
+  if (p.transposed) {
+    (*p.epilogue)({p.first_row + t.column, t.row, t.columns, t.rows, t.data, t.col_stride});
+  } else {
+    (*p.epilogue)({p.first_row + t.row, t.column, t.rows, t.columns, t.data, t.row_stride});
+  }
+}
+
+void Gemm(const GemmArgs& caller, Isa isa) {
+  GemmArgs args = caller;
+  if (args.c == nullptr) {
+    args.c_col_stride = 1;
+    args.c_row_stride = args.n;
+    args.c_batch_stride = args.m * args.n;
+  }
   Check(args);
   GemmProblem p{};
   p.kernels = FindGemmKernels(args.dtype, isa);
@@ -107,12 +141,14 @@ void Gemm(const GemmArgs& args, Isa isa) {
   p.d_col = args.d_col_stride;
   p.alpha = args.alpha;
   p.beta = args.beta;
+  p.epilogue = args.epilogue;
 
   const auto item = [&](int64_t i, bool parallel) {
     GemmProblem q = p;
     q.a += i * args.a_batch_stride * p.element_bytes;
     q.b += i * args.b_batch_stride * p.element_bytes;
-    q.c += i * args.c_batch_stride * p.element_bytes;
+    if (q.c != nullptr) q.c += i * args.c_batch_stride * p.element_bytes;
+    q.first_row = i * args.m;
     if (addend) q.d += i * args.d_batch_stride * p.element_bytes;
     Multiply(q, parallel);
   };

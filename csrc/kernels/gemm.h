@@ -5,8 +5,18 @@
 
 #include "kernels/cpu.h"
 #include "support/dtype.h"
+#include "support/function_ref.h"
 
 namespace neuron::kernels {
+
+// A finished part of the result, for what follows element by element while it is in the cache.
+struct GemmBlock {
+  int64_t row, column;    // of its first element; rows of all batch items: i * m + row
+  int64_t rows, columns;  // may reach across batch items
+  const void* data;       // in the result's dtype; a row's elements follow each other
+  int64_t row_stride;     // elements
+};
+using GemmEpilogue = FunctionRef<void(const GemmBlock&)>;
 
 // For each i in [0, batch): C[i] = alpha * A[i] * B[i] + beta * D[i], with A m x k, B k x n, C and
 // D m x n. All strides are in elements and not negative; stride 0 broadcasts (not in C).
@@ -24,6 +34,9 @@ struct GemmArgs {
   double alpha = 1, beta = 0;  // truncated to integers for integer dtypes
   const void* d = nullptr;  // may be null; may be C itself (same strides); not read when beta == 0
   int64_t d_row_stride = 0, d_col_stride = 0, d_batch_stride = 0;
+  // Called once for every part of C, by several threads; must not throw. With it c may be null: the
+  // result is then nowhere but in the blocks, which die with the call. Otherwise c_col_stride == 1.
+  const GemmEpilogue* epilogue = nullptr;
 };
 
 // Returns when C is written. Uses the ThreadPool if the work is worth waking a thread.

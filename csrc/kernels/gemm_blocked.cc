@@ -179,11 +179,14 @@ class Blocked {
     } else {
       sums = Buffer(Scratch::kSums, a.count * a_.width * stride * kernels_.sum_bytes);
     }
+    const bool last_slice = begin_ + slice_ >= p_.k;
+    GemmTarget target{};
+    if (last_slice) target = BlockTarget(a, b);
     const int64_t units = CeilDiv(SliceLength(), kernels_.k_unit);
     int64_t at = 0;
     do {
       const int64_t stretch = std::min<int64_t>(kernels_.block_units, units - at);
-      const bool last = at + stretch == units && begin_ + slice_ >= p_.k;
+      const GemmTarget* last = last_slice && at + stretch == units ? &target : nullptr;
       for (int64_t j = 0; j < b.count; ++j) {
         for (int64_t i = 0; i < a.count; ++i) {
           char* tile = sums + (i * a_.width * stride + j * b_.width) * kernels_.sum_bytes;
@@ -192,10 +195,18 @@ class Blocked {
       }
       at += stretch;
     } while (at < units);
+    if (last_slice) Finished(p_, target);
   }
 
+  GemmTarget BlockTarget(Panels a, Panels b) const {
+    const int64_t row = a.first * a_.width, column = b.first * b_.width;
+    return TargetOf(p_, row, column, std::min(a.count * a_.width, p_.m - row),
+                    std::min(b.count * b_.width, p_.n - column));
+  }
+
+  // last: where the result goes, if no more is to be added to the sums.
   void MultiplyTile(Panels a, Panels b, int64_t i, int64_t j, int64_t at, int64_t stretch,
-                    char* tile, int64_t stride, bool last) const {
+                    char* tile, int64_t stride, const GemmTarget* last) const {
     const int64_t unit_bytes = kernels_.k_unit * kernels_.packed_bytes;
     const int rows = a_.RowsOf(a.first + i);
     const char* a_panel = a.data + i * PanelBytes(a_) + at * rows * unit_bytes;
@@ -205,25 +216,33 @@ class Blocked {
     const int vectors = columns <= kernels_.vector_columns ? 1 : kernels_.vectors;
     const char* in = at == 0 && begin_ == 0 ? nullptr : tile;
     const MicroKernel final = kernels_.final[vectors - 1][rows - 1];
-    if (last && plain_ && final != nullptr && columns >= vectors * kernels_.vector_columns) {
-      char* c = p_.c + (row * p_.c_row + column) * p_.element_bytes;
-      final(stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in, stride, c, p_.c_row);
+    if (last != nullptr && plain_ && final != nullptr &&
+        columns >= vectors * kernels_.vector_columns) {
+      final(stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in, stride,
+            Element(*last, row, column), last->row_stride);
       return;
     }
     kernels_.packed[vectors - 1][rows - 1](stretch, a_panel, 0, b_panel, b_.width * unit_bytes, in,
                                            stride, tile, stride);
-    if (last) StoreTile(row, column, tile, stride);
+    if (last != nullptr) StoreTile(*last, row, column, tile, stride);
   }
 
-  void StoreTile(int64_t row, int64_t column, const char* tile, int64_t stride) const {
+  char* Element(const GemmTarget& target, int64_t row, int64_t column) const {
+    return target.data +
+           ((row - target.row) * target.row_stride + (column - target.column) * target.col_stride) *
+               p_.element_bytes;
+  }
+
+  void StoreTile(const GemmTarget& target, int64_t row, int64_t column, const char* tile,
+                 int64_t stride) const {
     StoreArgs args{};
     args.sums = tile;
     args.sums_stride = stride;
     args.rows = static_cast<int>(std::min<int64_t>(a_.width, p_.m - row));
     args.cols = static_cast<int>(std::min<int64_t>(b_.width, p_.n - column));
-    args.c = p_.c + (row * p_.c_row + column * p_.c_col) * p_.element_bytes;
-    args.c_row_stride = p_.c_row;
-    args.c_col_stride = p_.c_col;
+    args.c = Element(target, row, column);
+    args.c_row_stride = target.row_stride;
+    args.c_col_stride = target.col_stride;
     args.d =
         p_.d == nullptr ? nullptr : p_.d + (row * p_.d_row + column * p_.d_col) * p_.element_bytes;
     args.d_row_stride = p_.d_row;

@@ -68,20 +68,22 @@ bool MultiplySkinny(const GemmProblem& p, bool parallel) {
         static_cast<float*>(GetScratch(Scratch::kSums, static_cast<size_t>(p.m * block * 4)));
     kernel(p.m, columns, p.k, rows.data, rows.stride, p.b + n0 * p.b_col * p.element_bytes,
            b_stride, sums, block);
+    const GemmTarget target = TargetOf(p, 0, n0, p.m, columns);
     StoreArgs store{};
     store.sums = sums;
     store.sums_stride = block;
     store.rows = static_cast<int>(p.m);
     store.cols = static_cast<int>(columns);
-    store.c = p.c + n0 * p.c_col * p.element_bytes;
-    store.c_row_stride = p.c_row;
-    store.c_col_stride = p.c_col;
+    store.c = target.data;
+    store.c_row_stride = target.row_stride;
+    store.c_col_stride = target.col_stride;
     store.d = p.d == nullptr ? nullptr : p.d + n0 * p.d_col * p.element_bytes;
     store.d_row_stride = p.d_row;
     store.d_col_stride = p.d_col;
     store.alpha = p.alpha;
     store.beta = p.beta;
     kernels.store(store);
+    Finished(p, target);
   });
   return true;
 }

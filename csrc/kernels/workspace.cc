@@ -22,7 +22,7 @@ struct Block {
 }  // namespace
 
 void* GetScratch(Scratch purpose, size_t bytes) {
-  thread_local Block blocks[4];
+  thread_local Block blocks[static_cast<int>(Scratch::kResult) + 1];
   Block& block = blocks[static_cast<int>(purpose)];
   if (block.size < bytes) {
     const size_t size = (bytes + bytes / 4 + kAlignment - 1) / kAlignment * kAlignment;

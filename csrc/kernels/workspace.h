@@ -5,7 +5,7 @@
 
 namespace neuron::kernels {
 
-enum class Scratch { kShared, kOwn, kSums, kPartial };
+enum class Scratch { kShared, kOwn, kSums, kPartial, kResult };
 
 // At least `bytes` bytes, aligned to a cache line, of this thread; valid until the thread's next
 // call for the same purpose. Throws kOutOfMemory.

@@ -72,6 +72,9 @@ void BindCompiler(py::module_& m) {
   sub.def("run", &RunText, py::arg("graph"), py::arg("addresses"),
           py::arg("scalars") = std::vector<uint64_t>());
   sub.def("steps", &DescribeSteps, py::arg("graph"));
+  sub.def(
+      "plan", [](const std::string& text) { return CompileText(text)->Describe(); },
+      py::arg("graph"));
   sub.def("eval_unary_f32",
           [](const std::string& op, uint64_t x, uint64_t y, int64_t n) { Eval(op, {x}, y, n); });
   sub.def("eval_binary_f32", [](const std::string& op, uint64_t a, uint64_t b, uint64_t y,

@@ -18,7 +18,11 @@ def run(directory, cache):
     return subprocess.run(
         [sys.executable, "-c", CODE],
         env=os.environ
-        | {"TORCH_NEURONX_DEBUG_DIR": str(directory), "TORCH_NEURONX_NEFF_CACHE_DIR": str(cache)},
+        | {
+            "TORCH_NEURONX_DEBUG_DIR": str(directory),
+            "TORCH_NEURONX_NEFF_CACHE_DIR": str(cache),
+            "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
+        },
         capture_output=True,
         text=True,
     )

@@ -44,6 +44,7 @@ void Gemm(const LibraryCall& call) {
     args.d_row_stride = d.strides[1];
     args.d_col_stride = d.strides[2];
   }
+  args.epilogue = call.epilogue;
   kernels::Gemm(args);
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/thread_pool.h"
+#include "platform/host/epilogue.h"
 #include "platform/host/helpers.h"
 #include "support/error.h"
 
@@ -28,6 +29,7 @@ constexpr int64_t kMaxChunks = 64;
 }
 
 void* Resolve(const OperandRef& operand, const uint64_t* addresses) {
+  if (operand.index < 0) return nullptr;
   return reinterpret_cast<void*>(addresses[operand.index] +
                                  static_cast<uint64_t>(operand.byte_offset));
 }
@@ -58,7 +60,24 @@ void RunLibrary(const LibraryStep& step, const uint64_t* addresses, const uint64
   for (const OperandRef& operand : step.operands) data.push_back(Resolve(operand, addresses));
   std::vector<uint64_t> scalars;
   for (int index : step.scalars) scalars.push_back(scalar_words[index]);
-  step.fn({data, step.tensors, step.attributes, scalars});
+  if (!step.epilogue) {
+    step.fn({data, step.tensors, step.attributes, scalars});
+    return;
+  }
+  const KernelStep& kernel = step.epilogue->kernel;
+  void* operands[kMaxOperands];
+  for (size_t i = 0; i < kernel.operands.size(); ++i)
+    operands[i] = Resolve(kernel.operands[i], addresses);
+  uint64_t kernel_scalars[kMaxOperands];
+  for (size_t i = 0; i < kernel.scalars.size(); ++i)
+    kernel_scalars[i] = scalar_words[kernel.scalars[i]];
+  KernelError error;
+  const KernelContext context{HelperTable(), &error};
+  const EpilogueRun run{*step.epilogue, kernel.code->Get(), operands, kernel_scalars, context};
+  const auto finished = [&](const kernels::GemmBlock& block) { RunEpilogue(run, block); };
+  const kernels::GemmEpilogue callback(finished);
+  step.fn({data, step.tensors, step.attributes, scalars, &callback});
+  if (error.code != 0) ThrowKernelError(error);
 }
 
 void RunStep(const Step& step, const uint64_t* addresses, const uint64_t* scalar_words) {
@@ -127,15 +146,22 @@ void KernelCode::WaitStored() const {
   changed_.wait(lock, [this] { return stored_; });
 }
 
+const KernelStep* Step::Kernel() const {
+  if (kind == kKernel) return &kernel;
+  return library.epilogue ? &library.epilogue->kernel : nullptr;
+}
+
 bool HostExecutable::CanFail() const {
   return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
-    return step.kind == Step::kKernel && step.kernel.can_fail;
+    const KernelStep* kernel = step.Kernel();
+    return kernel != nullptr && kernel->can_fail;
   });
 }
 
 bool HostExecutable::Ready() const {
   return std::all_of(steps.begin(), steps.end(), [](const Step& step) {
-    return step.kind != Step::kKernel || step.kernel.code->ready();
+    const KernelStep* kernel = step.Kernel();
+    return kernel == nullptr || kernel->code->ready();
   });
 }
 
@@ -144,7 +170,7 @@ std::string HostExecutable::Describe() const {
   std::string out = StrCat(operands, " operands, ", scratch, " bytes of scratch\n");
   const auto add_operands = [&](const std::vector<OperandRef>& refs) {
     for (const OperandRef& ref : refs) {
-      out += ref.index == operands ? " scratch" : StrCat(" %", ref.index);
+      out += ref.index < 0 ? " none" : ref.index == operands ? " scratch" : StrCat(" %", ref.index);
       if (ref.byte_offset != 0) out += StrCat("+", ref.byte_offset);
     }
     out += '\n';
@@ -157,6 +183,11 @@ std::string HostExecutable::Describe() const {
     } else {
       out += StrCat("library ", step.library.name, "; operands");
       add_operands(step.library.operands);
+      if (!step.library.epilogue) continue;
+      const Epilogue& epilogue = *step.library.epilogue;
+      out += StrCat("  then on each part of its result: ", epilogue.kernel.fused,
+                    "; operands, the result as ", epilogue.result, ":");
+      add_operands(epilogue.kernel.operands);
     }
   }
   return out;
@@ -165,9 +196,10 @@ std::string HostExecutable::Describe() const {
 std::vector<std::string> HostExecutable::CacheKeys() const {
   std::vector<std::string> keys;
   for (const Step& step : steps) {
-    if (step.kind != Step::kKernel) continue;
-    step.kernel.code->WaitStored();
-    keys.push_back(step.kernel.code->key());
+    const KernelStep* kernel = step.Kernel();
+    if (kernel == nullptr) continue;
+    kernel->code->WaitStored();
+    keys.push_back(kernel->code->key());
   }
   return keys;
 }
@@ -209,7 +241,8 @@ std::vector<platform::StepWork> HostExecutable::Work() const {
 
 int64_t HostExecutable::PendingSteps() const {
   return std::count_if(steps.begin(), steps.end(), [](const Step& step) {
-    return step.kind == Step::kKernel && !step.kernel.code->ready();
+    const KernelStep* kernel = step.Kernel();
+    return kernel != nullptr && !kernel->code->ready();
   });
 }
 

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,13 +78,32 @@ struct KernelStep {
   bool can_fail = false;
 };
 
+// A kernel that a library call runs on every part of its result as soon as that is finished, while
+// it is in the cache.
+struct Epilogue {
+  KernelStep kernel;  // its params are those of a run over the whole result
+  // The kernel's dimensions: the first `row_dims` walk the rows of the result (all its dimensions
+  // but the last), the others its columns; the last one is the kernel's vector dimension.
+  std::vector<int64_t> sizes;
+  int row_dims = 1;
+  std::vector<std::vector<int64_t>> steps;  // bytes per dimension of each operand but the result
+  struct Offset {
+    int param;
+    std::vector<int64_t> steps;
+  };
+  std::vector<Offset> offsets;     // params that say where an index starts, and what dimensions add
+  int result = 0;                  // the operand that is the part of the result
+  std::vector<int> result_params;  // params that are its row stride
+};
+
 struct LibraryStep {
   LibraryFn fn = nullptr;
   std::string name;
-  std::vector<OperandRef> operands;
-  std::vector<TensorDesc> tensors;  // one per operand
+  std::vector<OperandRef> operands;  // index -1: a result that is nowhere but in its epilogue
+  std::vector<TensorDesc> tensors;   // one per operand
   LibraryAttributes attributes;
   std::vector<int> scalars;  // launch scalars handed to the call, in order
+  std::optional<Epilogue> epilogue;
 };
 
 struct Step {
@@ -91,6 +111,9 @@ struct Step {
   KernelStep kernel;
   LibraryStep library;
   platform::StepWork work;
+
+  // The kernel that is this step or belongs to it; null: none.
+  const KernelStep* Kernel() const;
 };
 
 inline constexpr int kMaxOperands = 64;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gemm.h"
 #include "support/dtype.h"
 
 namespace neuron::host {
@@ -28,6 +29,9 @@ struct LibraryCall {
   std::span<const TensorDesc> tensors;
   const LibraryAttributes& attributes;
   std::span<const uint64_t> scalars;  // run-time scalars as 64-bit words
+  // For "gemm" alone: what each finished part of the result goes through. Null: nothing. With it
+  // the result's address may be null.
+  const kernels::GemmEpilogue* epilogue = nullptr;
 };
 
 // Throws neuron::Error, or anything derived from std::exception.
