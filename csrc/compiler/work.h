@@ -15,7 +15,8 @@ namespace neuron::compiler {
 platform::StepWork KernelWork(const BuiltKernel& built);
 
 // Adds to the work of a matrix product that of the kernel that runs on the parts of its result, the
-// kernel's operand `result`, while they are in the cache. `kept`: the product itself is written too.
+// kernel's operand `result`, while they are in the cache. `kept`: the product itself is written
+// too.
 void AddEpilogueWork(platform::StepWork& product, const BuiltKernel& epilogue, int result,
                      bool kept);
 

@@ -19,7 +19,6 @@ def report():
 def test_a_matrix_product_is_counted_from_its_shape(report):
     (gemm,) = [k for k in report.kernels if k.name == "gemm"]
     assert gemm.engine
-    assert gemm.flops == 2 * 32 * 64 * 128
     assert gemm.bytes_read == 4 * (32 * 64 + 64 * 128 + 128)
     assert gemm.bytes_written == 4 * 32 * 128
 
@@ -34,6 +33,14 @@ def test_a_fused_kernel_reads_and_writes_each_element_once(report):
 def test_transcendentals_are_counted_apart(report):
     (gelu,) = [k for k in report.kernels if "erf" in k.fused]
     assert gelu.transcendentals == 32 * 128
+
+
+def test_an_epilogue_is_counted_with_its_product(report):
+    (gemm,) = [k for k in report.kernels if k.name == "gemm"]
+    assert "erf" in gemm.fused
+    per_element = sum(gemm.fused.count(op) for op in ("multiply", "add"))
+    assert per_element > 0
+    assert gemm.flops == (2 * 64 + per_element) * 32 * 128
 
 
 def test_every_step_was_timed(report):
