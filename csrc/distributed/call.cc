@@ -15,12 +15,25 @@ void Set(char (&field)[kSize], const char* text) {
 
 }  // namespace
 
+const at::Tensor& Checked(const char* name, const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.is_privateuseone(), name,
+                    ": the backend \"neuron\" takes tensors on neuron, not on ", tensor.device(),
+                    ": move the tensor, or use init_process_group(\"cpu:gloo,neuron:neuron\")");
+  TORCH_CHECK_VALUE(!tensor.is_sparse(), name, ": sparse tensors are not supported");
+  return tensor;
+}
+
+const at::Tensor& Single(const char* name, const ProcessGroupNeuron::Tensors& tensors) {
+  TORCH_CHECK_VALUE(tensors.size() == 1, name, ": expected one tensor, got ", tensors.size());
+  return Checked(name, tensors[0]);
+}
+
 ProcessGroupNeuron::Call::Call(ProcessGroupNeuron& group, const Options& options, int device)
     : group_(group), options_(options), caller_(runtime::CurrentStream(device)), stream_(&caller_) {
   {
-    const std::lock_guard lock(group.shared_->mutex);
-    TORCH_CHECK_WITH(DistBackendError, group.shared_->broken.empty(), options.name,
-                     ": the process group failed before: ", group.shared_->broken);
+    const std::string broken = group.shared_->Broken();
+    TORCH_CHECK_WITH(DistBackendError, broken.empty(), options.name,
+                     ": the process group failed before: ", broken);
   }
   aten::Guarded([&] {
     if (options.async) {
@@ -73,21 +86,15 @@ void ProcessGroupNeuron::Call::Submit(std::function<void(const Round&)> body) {
   auto run = [body = std::move(body), description = description_, timeout, outcome = outcome_,
               shared = group_.shared_] {
     try {
-      {
-        const std::lock_guard lock(shared->mutex);
-        if (!shared->broken.empty()) NEURON_THROW(kFailedExecution, shared->broken);
-      }
-      body({*shared->segment, description, std::chrono::steady_clock::now() + timeout});
+      if (const std::string broken = shared->Broken(); !broken.empty())
+        NEURON_THROW(kFailedExecution, broken);
+      body({shared->segment, description, std::chrono::steady_clock::now() + timeout});
+      outcome->Finish();
     } catch (const std::exception& error) {
-      shared->segment->Fail(error.what());
-      {
-        const std::lock_guard lock(shared->mutex);
-        if (shared->broken.empty()) shared->broken = error.what();
-      }
-      const std::lock_guard lock(outcome->mutex);
-      outcome->error = std::make_exception_ptr(c10::DistBackendError(
-          {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error.what()));
-      throw;
+      shared->Break(error.what());
+      const std::exception_ptr failure = BackendError(error.what());
+      outcome->Finish(failure);
+      std::rethrow_exception(failure);
     }
   };
   aten::Guarded([&] { stream_->queue().Enqueue(std::move(run)); });
@@ -100,9 +107,10 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::Call::Finish(Tensors outputs, bo
     stream_->queue().Record(*group_.last_done_);
   });
   group_.last_stream_ = stream_;
-  return c10::make_intrusive<NeuronWork>(group_.getRank(), options_.type, description_.sequence,
-                                         *stream_, group_.last_done_, outcome_, std::move(outputs),
-                                         blocking);
+  return group_.Issued(c10::make_intrusive<NeuronWork>(
+      group_.getRank(), options_.type, description_.sequence,
+      StrCat(options_.name, " number ", description_.sequence), *stream_, group_.last_done_,
+      outcome_, std::move(outputs), blocking));
 }
 
 }  // namespace neuron::distributed

@@ -14,6 +14,10 @@ inline char* Address(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.numel() == 0 ? nullptr : tensor.mutable_data_ptr());
 }
 
+// Throws ValueError, naming the caller, for tensors that the backend does not take.
+const at::Tensor& Checked(const char* name, const at::Tensor& tensor);
+const at::Tensor& Single(const char* name, const ProcessGroupNeuron::Tensors& tensors);
+
 // While it lives, the stream of the collective is current: copies made before and after Submit are
 // in order with it.
 class ProcessGroupNeuron::Call {

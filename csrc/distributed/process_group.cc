@@ -49,25 +49,66 @@ void ProcessGroupNeuron::Connect(c10d::Store& store) {
     }
     pids.push_back(std::stoi(text));
   }
+  std::unique_ptr<SharedFile> file;
   if (rank_ == 0) {
-    shared_->segment = std::make_unique<Segment>(rank_, size_);
-    store.set(key("segment", 0), Bytes(shared_->segment->handle()));
+    file = std::make_unique<SharedFile>(Shared::Bytes(size_));
+    store.set(key("memory", 0), Bytes(file->handle()));
   } else {
-    store.wait({key("segment", 0)}, timeout_);
-    const std::string handle = Text(store.get(key("segment", 0)));
-    shared_->segment = std::make_unique<Segment>(rank_, size_, handle);
+    store.wait({key("memory", 0)}, timeout_);
+    file = std::make_unique<SharedFile>(Shared::Bytes(size_), Text(store.get(key("memory", 0))));
   }
-  shared_->segment->WatchPeers(pids);
+  shared_ = std::make_shared<Shared>(rank_, size_, std::move(file));
+  shared_->peers.Watch(pids);
   // Rank 0 must not leave before all have opened the memory.
   store.set(key("open", rank_), Bytes("1"));
   for (int r = 0; r < size_; ++r) store.wait({key("open", r)}, timeout_);
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupNeuron::endCoalescing() {
-  // Its collectives are in one stream in order: a point after them is all there is to wait for.
-  TORCH_CHECK(last_done_ != nullptr, "endCoalescing without a collective");
-  return c10::make_intrusive<NeuronWork>(rank_, c10d::OpType::COALESCED, sequence_, *last_stream_,
-                                         last_done_, std::make_shared<Outcome>(), Tensors(), false);
+namespace {
+
+size_t PagesOf(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+}  // namespace
+
+size_t ProcessGroupNeuron::Shared::Bytes(int size) {
+  return PagesOf(Peers::Bytes(size)) + PagesOf(Segment::Bytes(size)) + Transfers::Bytes(size);
+}
+
+ProcessGroupNeuron::Shared::Shared(int rank, int size, std::unique_ptr<SharedFile> file)
+    : file_(std::move(file)),
+      peers(rank, size, file_->data()),
+      segment(peers, file_->data() + PagesOf(Peers::Bytes(size))),
+      transfers(peers, file_->data() + PagesOf(Peers::Bytes(size)) + PagesOf(Segment::Bytes(size)),
+                [this](const std::string& reason) {
+                  const std::lock_guard lock(mutex_);
+                  if (broken_.empty()) broken_ = reason;
+                }) {}
+
+std::string ProcessGroupNeuron::Shared::Broken() {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+void ProcessGroupNeuron::Shared::Break(const std::string& reason) {
+  segment.Fail(reason);
+  transfers.Break(reason);
+}
+
+void ProcessGroupNeuron::startCoalescing() {
+  TORCH_CHECK(!coalescing_, "startCoalescing within startCoalescing");
+  coalescing_.emplace();
+}
+
+ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::endCoalescing() {
+  TORCH_CHECK(coalescing_, "endCoalescing without startCoalescing");
+  std::vector<WorkPtr> works = std::move(*coalescing_);
+  coalescing_.reset();
+  return c10::make_intrusive<CoalescedWork>(rank_, sequence_, std::move(works));
+}
+
+ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::Issued(WorkPtr work) {
+  if (coalescing_) coalescing_->push_back(work);
+  return work;
 }
 
 ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::barrier(const c10d::BarrierOptions& options) {

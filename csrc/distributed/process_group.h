@@ -7,10 +7,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "distributed/collectives.h"
+#include "distributed/peers.h"
+#include "distributed/shared_file.h"
+#include "distributed/transfers.h"
 #include "distributed/work.h"
 
 namespace neuron::distributed {
@@ -26,7 +30,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
   const std::string getBackendName() const override { return "neuron"; }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
-  void startCoalescing() override {}
+  void startCoalescing() override;
   c10::intrusive_ptr<c10d::Work> endCoalescing() override;
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -60,22 +64,47 @@ class ProcessGroupNeuron final : public c10d::Backend {
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  // Messages make progress beside the streams, all at once: see Transfers.
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
   class Call;
   friend class Call;
-  struct Shared {
-    std::unique_ptr<Segment> segment;
-    std::mutex mutex;
-    std::string broken;  // why no collective is possible any more
+  // What the tasks of streams use, which may outlive the group's Python object.
+  class Shared {
+   public:
+    Shared(int rank, int size, std::unique_ptr<SharedFile> file);
+    // The same for all ranks.
+    static size_t Bytes(int size);
+    // Why nothing is possible any more; empty if all is well.
+    std::string Broken();
+    void Break(const std::string& reason);
+
+   private:
+    const std::unique_ptr<SharedFile> file_;
+    std::mutex mutex_;
+    std::string broken_;
+
+   public:
+    Peers peers;
+    Segment segment;
+    Transfers transfers;
   };
   void Connect(c10d::Store& store);
   std::chrono::milliseconds TimeoutOr(std::chrono::milliseconds timeout) const {
     return timeout == c10d::kUnsetTimeout ? timeout_ : timeout;
   }
 
+  // Every Work goes through it.
+  WorkPtr Issued(WorkPtr work);
+  WorkPtr Transmit(const at::Tensor& tensor, bool sends, int peer, int tag);
+
   std::chrono::milliseconds timeout_;
-  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  std::shared_ptr<Shared> shared_;
+  uint64_t sends_ = 0, receives_ = 0;
+  std::optional<std::vector<WorkPtr>> coalescing_;
   uint64_t sequence_ = 0;
   runtime::Stream* own_stream_ = nullptr;   // of asynchronous collectives
   runtime::Stream* last_stream_ = nullptr;  // of the last collective

@@ -14,19 +14,6 @@ namespace {
 using c10d::OpType;
 using Tensors = ProcessGroupNeuron::Tensors;
 
-const at::Tensor& Checked(const char* name, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.is_privateuseone(), name,
-                    ": the backend \"neuron\" takes tensors on neuron, not on ", tensor.device(),
-                    ": move the tensor, or use init_process_group(\"cpu:gloo,neuron:neuron\")");
-  TORCH_CHECK_VALUE(!tensor.is_sparse(), name, ": sparse tensors are not supported");
-  return tensor;
-}
-
-const at::Tensor& Single(const char* name, const Tensors& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, name, ": expected one tensor, got ", tensors.size());
-  return Checked(name, tensors[0]);
-}
-
 // The reduction of the tensors' dtype; complex numbers are reduced as pairs of reals.
 struct Plan {
   Reducer reducer;

@@ -6,9 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "support/fd.h"
+#include "distributed/peers.h"
 
 namespace neuron::distributed {
 
@@ -23,27 +22,18 @@ struct Description {
   int32_t uniform = 1;       // every rank has the same number of elements
 };
 
-// An anonymous file (memfd): the system frees it with the last process that maps it, however that
-// dies. A rank has two buffers, used in turn, and a counter of steps. A step: write own buffer,
-// Arrive, WaitForAll, read the peers' buffers. A rank writes a buffer again two steps later; all
-// peers have arrived at the step between by then, so they have read it. Used by one thread at a
-// time.
+// The collectives' part of a group's shared memory. A rank has two buffers, used in turn, and a
+// counter of steps. A step: write own buffer, Arrive, WaitForAll, read the peers' buffers. A rank
+// writes a buffer again two steps later; all peers have arrived at the step between by then, so
+// they have read it. Used by one thread at a time.
 class Segment {
  public:
   static constexpr size_t kBufferBytes = 512 << 10;
+  static size_t Bytes(int size);
 
-  // The first rank's way: makes the memory. Throws kInternal with the system's reason.
-  Segment(int rank, int size);
-  // The others' way: opens what the first rank's handle() names.
-  Segment(int rank, int size, const std::string& handle);
-  ~Segment();
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
-
-  // Names the memory for other processes of this host and user.
-  const std::string& handle() const { return handle_; }
-  // Watches the processes of the group: pids by rank.
-  void WatchPeers(const std::vector<int>& pids);
+  // memory: shared, zeros at first.
+  Segment(Peers& peers, char* memory)
+      : peers_(peers), rank_(peers.rank()), size_(peers.size()), base_(memory) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -64,20 +54,16 @@ class Segment {
 
  private:
   struct RankHeader;
-  void Map(bool create);
   RankHeader& Header(int rank) const;
   void WaitForRank(int peer, const Description& description,
                    std::chrono::steady_clock::time_point deadline);
   void CheckPeer(int peer, const Description& description) const;
   void Compare(int peer, const Description& own) const;
 
+  Peers& peers_;
   const int rank_, size_;
+  char* const base_;
   uint64_t step_ = 0;
-  Fd file_;
-  std::string handle_;
-  char* base_ = nullptr;
-  size_t bytes_ = 0;
-  std::vector<Fd> peers_;  // pidfds: readable once the process has ended
 };
 
 }  // namespace neuron::distributed

@@ -41,7 +41,8 @@ class Event {
 };
 
 // Runs what it is given in order, asynchronously. Every call may come from any thread. The first
-// failure is kept; Synchronize throws and clears it; later work runs on meanwhile.
+// failure is kept; Synchronize throws and clears it; later work runs on meanwhile. A queue that
+// waits for an event of a failed one keeps the same failure; one Synchronize of them throws it.
 class Queue {
  public:
   virtual ~Queue() = default;

@@ -191,6 +191,30 @@ def test_failure_is_kept_raised_once_and_work_goes_on(queue):
     queue.synchronize()
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["already failed", "yet to fail"])
+def test_failure_follows_events_and_is_raised_once(device, queue, before):
+    other, event, gate = device.queue(0), device.event(), threading.Event()
+    if before:
+        gate.set()
+
+    def fail():
+        gate.wait()
+        raise ValueError("the first")
+
+    queue.enqueue(fail)
+    queue.record(event)
+    if before:
+        event.wait()
+    other.wait_for(event)
+    gate.set()
+    with pytest.raises(RuntimeError, match="the first"):
+        other.synchronize()
+    queue.synchronize()
+    queue.record(event)
+    other.wait_for(event)
+    other.synchronize()
+
+
 def test_events(device, queue):
     event = device.event(timing=True)
     assert event.query() and event.time() == 0

@@ -4,10 +4,11 @@
 
 namespace neuron::host {
 
-void HostEvent::State::Reach(uint64_t point, bool timing) {
+void HostEvent::State::Reach(uint64_t point, bool timing, std::shared_ptr<Failure> kept) {
   std::lock_guard lock(mutex);
   if (point <= reached) return;
   reached = point;
+  failure = std::move(kept);
   if (timing) {
     time = std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())
@@ -16,9 +17,10 @@ void HostEvent::State::Reach(uint64_t point, bool timing) {
   changed.notify_all();
 }
 
-void HostEvent::State::WaitFor(uint64_t point) {
+std::shared_ptr<Failure> HostEvent::State::WaitFor(uint64_t point) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return reached >= point; });
+  return failure;
 }
 
 bool HostEvent::Query() const {

@@ -1,14 +1,25 @@
 // Events of the platform `host`: counted points in queues' orders.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "platform/driver.h"
 
 namespace neuron::host {
+
+// What a queue failed with. Queues that wait for a failed one's events share it, and one
+// synchronising call raises it.
+struct Failure {
+  explicit Failure(std::exception_ptr failure) : error(std::move(failure)) {}
+  const std::exception_ptr error;
+  std::atomic<bool> raised{false};
+};
 
 class HostEvent final : public platform::Event {
  public:
@@ -22,8 +33,10 @@ class HostEvent final : public platform::Event {
     uint64_t recorded = 0;  // points recorded so far
     uint64_t reached = 0;   // the last of them that a queue has passed
     int64_t time = 0;
-    void Reach(uint64_t point, bool timing);
-    void WaitFor(uint64_t point);
+    std::shared_ptr<Failure> failure;  // kept by the queue when it passed the last point
+    void Reach(uint64_t point, bool timing, std::shared_ptr<Failure> kept);
+    // Returns what the queue had failed with.
+    std::shared_ptr<Failure> WaitFor(uint64_t point);
   };
 
   bool Query() const override;

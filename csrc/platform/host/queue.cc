@@ -168,19 +168,21 @@ void HostQueue::EnqueueShort(std::function<void()> fn) {
 void HostQueue::Record(platform::Event& event) {
   auto& host = static_cast<HostEvent&>(event);
   const uint64_t point = host.NextPoint();
-  const auto reach = [state = host.state(), point, timing = host.timing()] {
-    state->Reach(point, timing);
+  const auto reach = [this, state = host.state(), point, timing = host.timing()] {
+    state->Reach(point, timing, Kept());
   };
   Submit(true, [&](Task& task) { task.fn = reach; }, reach);
 }
 
 void HostQueue::WaitFor(platform::Event& event) {
   auto& host = static_cast<HostEvent&>(event);
-  if (host.Query()) return;
+  if (host.Query()) return KeepFailure(host.state()->WaitFor(host.LastPoint()));
   Submit(
       false,
       [&](Task& task) {
-        task.fn = [state = host.state(), point = host.LastPoint()] { state->WaitFor(point); };
+        task.fn = [this, state = host.state(), point = host.LastPoint()] {
+          KeepFailure(state->WaitFor(point));
+        };
       },
       [] {});
 }
@@ -191,12 +193,12 @@ bool HostQueue::Idle() const {
 
 void HostQueue::Synchronize() {
   WaitUntilDone(submitted_.load(std::memory_order_acquire));
-  std::exception_ptr error;
+  std::shared_ptr<Failure> failure;
   {
     std::lock_guard lock(error_mutex_);
-    error = std::exchange(error_, nullptr);
+    failure = std::exchange(failure_, nullptr);
   }
-  if (error != nullptr) std::rethrow_exception(error);
+  if (failure != nullptr && !failure->raised.exchange(true)) std::rethrow_exception(failure->error);
 }
 
 void HostQueue::WaitUntilDone(uint64_t count) {
@@ -284,8 +286,18 @@ void HostQueue::Keep(std::exception_ptr error, const platform::LaunchContext* co
     if (!context->call_site.empty()) message += "\n  called at " + context->call_site;
     error = std::make_exception_ptr(Error(code, message));
   }
+  KeepFailure(std::make_shared<Failure>(std::move(error)));
+}
+
+void HostQueue::KeepFailure(std::shared_ptr<Failure> failure) {
+  if (failure == nullptr || failure->raised) return;
   std::lock_guard lock(error_mutex_);
-  if (error_ == nullptr) error_ = std::move(error);
+  if (failure_ == nullptr || failure_->raised) failure_ = std::move(failure);
+}
+
+std::shared_ptr<Failure> HostQueue::Kept() {
+  std::lock_guard lock(error_mutex_);
+  return failure_;
 }
 
 }  // namespace neuron::host

@@ -65,6 +65,8 @@ class HostQueue final : public platform::Queue {
   bool WaitForTask();
   void RunTask(Task& task);
   void Keep(std::exception_ptr error, const platform::LaunchContext* context);
+  void KeepFailure(std::shared_ptr<Failure> failure);
+  std::shared_ptr<Failure> Kept();
   void WaitUntilDone(uint64_t count);
 
   std::mutex submit_mutex_;  // one producer at a time
@@ -79,7 +81,7 @@ class HostQueue final : public platform::Queue {
   std::thread worker_;
 
   std::mutex error_mutex_;
-  std::exception_ptr error_;
+  std::shared_ptr<Failure> failure_;  // the first since the last Synchronize
   const bool blocking_;
 };
 

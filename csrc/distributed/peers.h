@@ -1,0 +1,39 @@
+// What a rank knows of the others of its group: who failed and why, whose process has ended.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/fd.h"
+
+namespace neuron::distributed {
+
+// Thread-safe after Watch.
+class Peers {
+ public:
+  // Of the shared memory that it uses.
+  static size_t Bytes(int size);
+
+  Peers(int rank, int size, char* memory) : rank_(rank), size_(size), memory_(memory) {}
+  // Watches the processes of the group: pids by rank.
+  void Watch(const std::vector<int>& pids);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // Tells the others that this rank gave up; the first reason stays.
+  void Fail(const std::string& reason);
+  // "rank 1 failed: ..." or "the process of rank 1 has ended"; nothing if all is well.
+  std::optional<std::string> Trouble(int peer) const;
+
+ private:
+  struct State;
+  State& Of(int rank) const;
+
+  const int rank_, size_;
+  char* const memory_;
+  std::vector<Fd> processes_;  // pidfds: readable once the process has ended
+};
+
+}  // namespace neuron::distributed
