@@ -72,10 +72,11 @@ def _load() -> None:
     from .distributed import register
 
     register()
-    from . import _clients
+    from . import _clients, _interchange
     from .neuron_dynamo_backend import artifact  # noqa: F401 (registers itself with torch)
 
     _clients.install()
+    _interchange.install()
     atexit.register(_let_threads_finish)
 
 
@@ -153,7 +154,8 @@ def __getattr__(name: str) -> Any:
 
 _register()
 
-from . import metrics  # noqa: E402 (needs the names above)
+from . import metrics, utils  # noqa: E402 (need the names above)
+from .nki import nki_op, wrap_nki  # noqa: E402
 
 __all__ = [
     "clear_op_tracking",
@@ -164,4 +166,7 @@ __all__ = [
     "get_library_ops",
     "is_neuron_runtime_initialized",
     "metrics",
+    "nki_op",
+    "utils",
+    "wrap_nki",
 ]

@@ -103,6 +103,7 @@ bool KernelLibrary::LoadFromDisk(const Hash128& key, host::KernelCode& code) {
   }
   auto blob = std::make_unique<host::CodeBlob>(bytes->data(), bytes->size());
   runtime::GetCompilationMetrics().disk_hits.fetch_add(1, std::memory_order_relaxed);
+  runtime::GetCompilationMetrics().CountCode(static_cast<int64_t>(bytes->size()));
   code.Set(std::move(blob), offset);
   return true;
 }
@@ -187,11 +188,14 @@ void KernelLibrary::Generate(const Job& job) {
   auto blob = std::make_unique<host::CodeBlob>(code.data(), code.size());
   auto& metrics = runtime::GetCompilationMetrics();
   metrics.compilations.fetch_add(1, std::memory_order_relaxed);
-  const auto elapsed = std::chrono::steady_clock::now() - start;
-  metrics.compile_nanoseconds.fetch_add(std::chrono::nanoseconds(elapsed).count(),
-                                        std::memory_order_relaxed);
-  job.code->Set(std::move(blob),
-                entry);  // after counting: whoever waited for the code sees it counted
+  const int64_t elapsed =
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  metrics.compile_nanoseconds.fetch_add(elapsed, std::memory_order_relaxed);
+  metrics.compile_times.Add(static_cast<double>(elapsed) * 1e-9);
+  metrics.neff_sizes.Add(static_cast<double>(neff::Serialize(neff).size()));
+  metrics.CountCode(static_cast<int64_t>(code.size()));
+  // After counting: whoever waited for the code sees it counted.
+  job.code->Set(std::move(blob), entry, elapsed);
   neff::Cache::Default().Store(job.key, neff);
 }
 

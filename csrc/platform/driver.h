@@ -20,6 +20,7 @@ struct DeviceProperties {
   std::string instruction_set;  // "avx512_bf16"; empty if it has none to tell
   int64_t total_memory = 0;     // bytes of HBM
   int num_threads = 0;          // host threads that serve it; 0 if not applicable
+  int num_cores = 1;            // physical cores that this one joins (LNC)
 };
 
 struct MemoryInfo {

@@ -53,6 +53,9 @@ class Executable {
   virtual std::vector<std::string> CacheKeys() const = 0;
   // One per step, in the order in which they run.
   virtual std::vector<StepWork> Work() const = 0;
+  // Time that this process spent generating the code of its steps, 0 for code from a cache. Waits
+  // for what is still being generated.
+  virtual int64_t CompileNanoseconds() const = 0;
   // Steps whose code is still being generated.
   virtual int64_t PendingSteps() const = 0;
   // From the next run on, times each step (or no longer); what was measured before is forgotten.

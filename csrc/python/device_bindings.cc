@@ -13,6 +13,7 @@
 #include "aten/call_site.h"
 #include "aten/device/generator.h"
 #include "aten/device/pinned.h"
+#include "platform/driver.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/metrics.h"
@@ -98,6 +99,8 @@ py::dict MemoryStats(int device) {
   out["num_ooms"] = stats.num_ooms;
   out["num_device_alloc"] = stats.num_device_alloc;
   out["num_device_free"] = stats.num_device_free;
+  out["allocation_requests"] = stats.allocation_requests;
+  out["num_tensor_frees"] = stats.num_tensor_frees;
   return out;
 }
 
@@ -134,6 +137,7 @@ py::dict Properties(int device) {
   out["instruction_set"] = properties.instruction_set;
   out["total_memory"] = properties.total_memory;
   out["num_threads"] = properties.num_threads;
+  out["num_cores"] = properties.num_cores;
   return out;
 }
 
@@ -150,6 +154,22 @@ py::dict CompilationMetrics() {
   out["disk_evicted"] = metrics.disk_evicted.load();
   out["disk_stale_removed"] = metrics.disk_stale_removed.load();
   out["lock_timeouts"] = metrics.lock_timeouts.load();
+  return out;
+}
+
+// Per metric: (samples ever, their sum, [(seconds since the epoch, value)] of the last ones).
+py::dict CompilationSamples() {
+  const auto& metrics = runtime::GetCompilationMetrics();
+  py::dict out;
+  const auto add = [&](const char* name, const runtime::Samples& samples) {
+    const runtime::Samples::State state = samples.Get();
+    py::list last;
+    for (const auto& sample : state.last) last.append(py::make_tuple(sample.time, sample.value));
+    out[name] = py::make_tuple(state.total, state.sum, last);
+  };
+  add("compile_times", metrics.compile_times);
+  add("neff_sizes", metrics.neff_sizes);
+  add("code_bytes", metrics.code_bytes);
   return out;
 }
 
@@ -208,6 +228,13 @@ void BindMemory(py::module_& m) {
       },
       py::arg("device"));
   m.def("set_memory_fraction", &runtime::SetMemoryFraction, py::arg("device"), py::arg("fraction"));
+  m.def(
+      "allocate",
+      [](int device, size_t bytes, int64_t stream) {
+        return runtime::Allocate(device, bytes, runtime::GetStream(device, stream));
+      },
+      py::arg("device"), py::arg("bytes"), py::arg("stream"));
+  m.def("free", &runtime::Free, py::arg("address"));
   m.def("get_memory_fraction", &runtime::GetMemoryFraction, py::arg("device"));
 }
 
@@ -218,6 +245,7 @@ void BindDevice(py::module_& m) {
   SetWarningSink(&WarnInPython);
   py::module_ sub = m.def_submodule("device", "Devices, memory, counters.");
   sub.def("device_count", &runtime::DeviceCount);
+  sub.def("platform", [] { return platform::GetDriver().name(); });
   sub.def("current_device", &runtime::CurrentDevice);
   sub.def("set_device", &runtime::SetDevice, py::arg("device"));
   sub.def("set_default_device", &runtime::SetDefaultDevice, py::arg("device"));
@@ -245,6 +273,7 @@ void BindDevice(py::module_& m) {
   sub.def("fallback_ops", &Fallbacks);
   sub.def("clear_op_tracking", &runtime::ClearOpTracking);
   sub.def("compilation_metrics", &CompilationMetrics);
+  sub.def("compilation_samples", &CompilationSamples);
   sub.def(
       "env_bool",
       [](const std::string& name) {

@@ -166,6 +166,11 @@ void BindGraph(py::module_& m) {
       .def_property_readonly(
           "scratch_bytes",
           [](const aten::CompiledGraph& self) { return self.executable().scratch_bytes(); })
+      .def_property_readonly("compile_nanoseconds",
+                             [](const aten::CompiledGraph& self) {
+                               const py::gil_scoped_release release;
+                               return self.executable().CompileNanoseconds();
+                             })
       .def_property_readonly("input_bytes", &aten::CompiledGraph::input_bytes)
       .def_property_readonly("output_bytes", &aten::CompiledGraph::output_bytes)
       .def("neffs", &Neffs);

@@ -63,6 +63,7 @@ class DeviceAllocator {
     const int64_t requested = static_cast<int64_t>(bytes);
     const int64_t size = (requested + kRound - 1) / kRound * kRound;
     std::unique_lock lock(mutex_);
+    ++stats_.allocation_requests;
     if (!pending_.empty()) CollectEvents(false);
     Block* block = TakeFree(size, stream);
     if (block == nullptr) block = NewSegment(size, stream, lock);
@@ -85,6 +86,7 @@ class DeviceAllocator {
     Block* block = it->second;
     blocks_.erase(it);
     block->allocated = false;
+    ++stats_.num_tensor_frees;
     Decrease(stats_.allocation, 1);
     Decrease(stats_.allocated_bytes, block->size);
     Decrease(stats_.requested_bytes, block->requested);
@@ -137,6 +139,7 @@ class DeviceAllocator {
     ForEachStat([](Stat& stat) { stat.allocated = stat.freed = 0; });
     stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free =
         0;
+    stats_.allocation_requests = stats_.num_tensor_frees = 0;
   }
 
   std::vector<SegmentSnapshot> Snapshot() {

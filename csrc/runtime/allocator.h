@@ -19,6 +19,7 @@ struct AllocatorStats {
   Stat allocation, segment, active, inactive_split;  // counts
   Stat allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
   int64_t num_alloc_retries = 0, num_ooms = 0, num_device_alloc = 0, num_device_free = 0;
+  int64_t allocation_requests = 0, num_tensor_frees = 0;  // calls of Allocate and Free
 };
 
 struct BlockSnapshot {

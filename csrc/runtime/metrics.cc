@@ -1,5 +1,6 @@
 #include "runtime/metrics.h"
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 
@@ -18,6 +19,25 @@ Counters& All() {
 }
 
 }  // namespace
+
+void Samples::Add(double value) {
+  using Seconds = std::chrono::duration<double>;
+  const double now = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::lock_guard lock(mutex_);
+  ++total_;
+  sum_ += value;
+  last_.push_back({now, value});
+  if (last_.size() > kKept) last_.pop_front();
+}
+
+Samples::State Samples::Get() const {
+  std::lock_guard lock(mutex_);
+  return {total_, sum_, {last_.begin(), last_.end()}};
+}
+
+void CompilationMetrics::CountCode(int64_t bytes) {
+  code_bytes.Add(static_cast<double>(code_bytes_now_.fetch_add(bytes) + bytes));
+}
 
 CompilationMetrics& GetCompilationMetrics() {
   static CompilationMetrics metrics;

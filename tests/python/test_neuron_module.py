@@ -87,6 +87,10 @@ def test_properties():
     assert properties == torch.neuron.get_device_properties("neuron:0")
     assert properties.name == torch.neuron.get_device_name()
     assert properties.total_memory == torch.neuron.mem_get_info(0)[1]
+    assert properties.instruction_set in ("portable", "avx2", "avx512", "avx512_bf16")
+    assert properties.num_cores == 1
+    assert properties.multi_processor_count == properties.num_threads >= 1
+    assert (properties.major, properties.minor) == torch.neuron.get_device_capability()
     assert torch.neuron.get_device_capability() == (0, 0)
     assert torch.neuron.can_device_access_peer(0, 1)
     assert not torch.neuron.can_device_access_peer(0, 0)
@@ -233,6 +237,48 @@ def test_memory_stats_and_summary():
     assert torch.neuron.memory_stats()["allocated_bytes.all.allocated"] == 0
 
 
+def test_counts_of_allocations():
+    before = torch.neuron.memory_stats()
+    x = torch.empty(MIB, dtype=torch.uint8, device="neuron")
+    del x
+    after = torch.neuron.memory_stats()
+    assert after["allocation_requests"] == before["allocation_requests"] + 1
+    assert after["num_tensor_frees"] == before["num_tensor_frees"] + 1
+    nested = torch.neuron.memory_stats_as_nested_dict()
+    assert nested["allocated_bytes"]["current"] == after["allocated_bytes.all.current"]
+
+
+def test_memory_without_a_tensor():
+    side = torch.neuron.Stream(device=2)
+    before = torch.neuron.memory_allocated(2)
+    address = torch.neuron.caching_allocator_alloc(MIB, 2, side)
+    assert torch.neuron.memory_allocated(2) == before + MIB
+    torch.neuron.caching_allocator_delete(address)
+    assert torch.neuron.memory_allocated(2) == before
+    with pytest.raises(ValueError, match="not allocated"):
+        torch.neuron.caching_allocator_delete(address)
+    with pytest.raises(ValueError, match="at least 1"):
+        torch.neuron.caching_allocator_alloc(0)
+    with pytest.raises(torch.neuron.OutOfMemoryError):
+        torch.neuron.caching_allocator_alloc(1 << 50)
+
+
+def test_pinned_memory_is_counted():
+    before = torch.neuron.host_memory_stats()
+    x = torch.empty(MIB, dtype=torch.uint8).pin_memory()
+    after = torch.neuron.host_memory_stats()
+    assert after["active_bytes.current"] == before["active_bytes.current"] + MIB
+    assert after["num_host_alloc"] == before["num_host_alloc"] + 1
+    del x
+    nested = torch.neuron.host_memory_stats_as_nested_dict()
+    assert nested["active_bytes"]["current"] == before["active_bytes.current"]
+    torch.neuron.reset_peak_host_memory_stats()
+    torch.neuron.reset_accumulated_host_memory_stats()
+    reset = torch.neuron.host_memory_stats()
+    assert reset["active_bytes.peak"] == reset["active_bytes.current"]
+    assert reset["num_host_alloc"] == reset["active_bytes.allocated"] == 0
+
+
 def test_free_memory_and_empty_cache():
     free, total = torch.neuron.mem_get_info()
     assert 0 < free <= total
@@ -298,6 +344,40 @@ def test_generators():
     first = torch.rand(10, device="neuron", generator=generator).cpu()
     generator.manual_seed(1)
     assert torch.equal(torch.rand(10, device="neuron", generator=generator).cpu(), first)
+
+
+def test_a_generator_of_another_core_is_refused():
+    generator = torch.Generator(device="neuron:1")
+    with pytest.raises(RuntimeError, match="generator of neuron:0.*found one of neuron:1"):
+        torch.rand(2, device="neuron", generator=generator)
+    with pytest.raises(RuntimeError, match="generator of neuron:0.*found one of neuron:1"):
+        torch.empty(2, device="neuron").normal_(generator=generator)
+    with pytest.raises(RuntimeError, match="Expected a 'neuron' device type for generator"):
+        torch.rand(2, device="neuron", generator=torch.Generator())
+
+
+def test_generators_may_share_their_state():
+    one = torch.Generator(device="neuron").manual_seed(5)
+    both = torch.rand(8, device="neuron", generator=one).cpu()
+    one.manual_seed(5)
+    other = torch.Generator(device="neuron").manual_seed(9)
+    other.graphsafe_set_state(one.graphsafe_get_state())
+    assert (other.initial_seed(), other.get_offset()) == (5, 0)
+    halves = [torch.rand(4, device="neuron", generator=g).cpu() for g in (one, other)]
+    assert torch.equal(torch.cat(halves), both)
+    assert one.get_offset() == other.get_offset() > 0
+    alone = one.clone_state()
+    other.manual_seed(1)
+    assert (one.initial_seed(), alone.initial_seed()) == (1, 5)
+    with pytest.raises((RuntimeError, TypeError), match="neuron generator"):
+        one.graphsafe_set_state(torch.Generator())
+
+
+def test_default_generators():
+    assert len(torch.neuron.default_generators) == torch.neuron.device_count()
+    torch.neuron.manual_seed(77)
+    assert torch.neuron.default_generators[0].initial_seed() == 77
+    assert torch.neuron.default_generators[3].device == torch.device("neuron:3")
 
 
 def test_fork_rng():
@@ -386,8 +466,16 @@ def test_compilation_metrics(run_python, tmp_path):
         print("CompilationCache.PersistentHits" in metrics.report())
         print(metrics.get_metric_data("CompilationCache.CompilationTime") is None)
         print("libneuron_codegen" in open("/proc/self/maps").read())
+        print(json.dumps({n: metrics.get_metric_data(n) for n in metrics.get_metric_names()}))
         metrics.clear_all()
         print(metrics.get_counter_names(), metrics.get_metric_names(), metrics.report() == "")
+        metrics.set_enabled(False)
+        (x - 2).cpu()
+        print(metrics.is_enabled(), metrics.get_counter_names(), metrics.get_metric_names())
+        metrics.set_enabled(True)
+        print(metrics.is_enabled(), metrics.get_counter_names(), metrics.get_metric_names())
+        torch.sigmoid(x).cpu()
+        print(metrics.get_counter_names())
     """
     cache = str(tmp_path / "neff")
     first, second = (
@@ -398,4 +486,16 @@ def test_compilation_metrics(run_python, tmp_path):
     assert warm["compilations"] == 0 and warm["disk_hits"] == cold["compilations"]
     assert first[1:5] == [str(cold["compilations"]), "False", "False", "True"]
     assert second[1:5] == ["None", "True", "True", "False"]  # LLVM is not even loaded
-    assert first[5] == second[5] == "[] [] True"
+    found = {name.split(".")[1]: data for name, data in json.loads(first[5]).items()}
+    assert list(found) == ["CompilationTime", "NeffSize", "MemoryUsage"]
+    for data in found.values():
+        values = [value for _, value in data["samples"]]
+        assert data["total_samples"] == len(values) == cold["compilations"]
+        assert data["accumulator"] == pytest.approx(sum(values)) and min(values) > 0
+    files = [path.stat().st_size for path in (tmp_path / "neff").rglob("*.neff")]
+    assert {value for _, value in found["NeffSize"]["samples"]} <= set(files)
+    assert list(json.loads(second[5])) == ["CompilationCache.MemoryUsage"]
+    for lines in (first, second):
+        assert lines[6] == "[] [] True"
+        assert lines[7:9] == ["False [] []", "True [] []"]
+        assert "CompilationCache.InMemoryMisses" in lines[9]

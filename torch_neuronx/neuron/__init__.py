@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
+from torch import OutOfMemoryError
 
 from .._C import device as _runtime
 from . import memory, random
@@ -38,8 +40,12 @@ from ._stream import (
     wait_stream,
 )
 from .memory import (
+    caching_allocator_alloc,
+    caching_allocator_delete,
     empty_cache,
     get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
@@ -47,8 +53,11 @@ from .memory import (
     memory_reserved,
     memory_snapshot,
     memory_stats,
+    memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
@@ -69,6 +78,16 @@ def _is_in_bad_fork() -> bool:
     return _runtime.is_in_bad_fork()
 
 
+@functools.cache
+def _default_generators() -> tuple[torch.Generator, ...]:
+    return tuple(_runtime.default_generator(i) for i in range(_runtime.device_count()))
+
+
+def _sleep(cycles: int) -> None:
+    """Keeps the current stream busy for ``cycles`` nanoseconds."""
+    _runtime.sleep(cycles)
+
+
 def _lazy_init() -> None:
     """Called by torch before it makes a tensor of the device. Raises in a forked child."""
     _runtime.init()
@@ -81,7 +100,23 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(".amp", __name__)
+    if name == "default_generators":
+        return _default_generators()
     raise AttributeError(f"module 'torch.neuron' has no attribute {name!r}")
+
+
+def get_dynamo_metrics() -> list[dict[str, Any]]:
+    """What each graph cost to compile; see :mod:`torch_neuronx.neuron_dynamo_backend.records`."""
+    from ..neuron_dynamo_backend import records
+
+    return records.get()
+
+
+def reset_dynamo_metrics() -> None:
+    """Forgets what :func:`get_dynamo_metrics` has."""
+    from ..neuron_dynamo_backend import records
+
+    records.reset()
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -97,12 +132,16 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 __all__ = [
     "Event",
     "NeuronDeviceProperties",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "amp",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
     "can_device_access_peer",
     "current_device",
     "current_stream",
+    "default_generators",
     "default_stream",
     "device",
     "device_count",
@@ -112,9 +151,12 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_dynamo_metrics",
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
     "is_available",
@@ -130,11 +172,15 @@ __all__ = [
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
     "memory_summary",
     "query",
     "random",
     "record_event",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
+    "reset_dynamo_metrics",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

@@ -112,13 +112,32 @@ class device_of(device):  # noqa: N801
 
 @dataclass(frozen=True)
 class NeuronDeviceProperties:
-    """``total_memory`` in bytes; ``instruction_set`` and ``num_threads`` of what executes its work
-    on platform host."""
+    """What a device is.
+
+    ``total_memory``: bytes of HBM. ``num_cores``: physical NeuronCores that it joins.
+    ``instruction_set`` and ``num_threads``: of what executes its work on platform host.
+    """
 
     name: str
     total_memory: int
     instruction_set: str
     num_threads: int
+    num_cores: int
+
+    @property
+    def multi_processor_count(self) -> int:
+        """As torch.cuda's properties call what works in parallel: the threads."""
+        return self.num_threads
+
+    @property
+    def major(self) -> int:
+        """First number of :func:`get_device_capability`."""
+        return 0
+
+    @property
+    def minor(self) -> int:
+        """Second number of :func:`get_device_capability`."""
+        return 0
 
 
 def get_device_properties(device: DeviceLike = None) -> NeuronDeviceProperties:

@@ -61,6 +61,18 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
         return True
 
 
+def create_neuron_backend(**options: Any) -> Callable[..., Callable[..., Any]]:
+    """A backend for ``torch.compile`` that has these options; a call's own options win."""
+    _check_options(None, {key: value for key, value in options.items() if key != "model_name"})
+
+    @functools.wraps(neuron_backend)
+    def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+        kwargs["options"] = {**options, **(kwargs.get("options") or {})}
+        return neuron_backend(gm, example_inputs, **kwargs)
+
+    return backend
+
+
 def neuron_backend(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],

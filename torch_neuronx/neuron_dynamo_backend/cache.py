@@ -23,6 +23,7 @@ from torch.compiler._cache import CacheArtifactManager
 from torch.fx import GraphModule
 
 from .. import _C
+from . import records
 from .artifact import NeffArtifact
 from .partition import build_program
 from .program import NotPortable, Program
@@ -90,10 +91,14 @@ def compile_graph(
     gm: GraphModule, example_inputs: Sequence[Any], *, name: str, lazily: bool = False
 ) -> CompiledProgram:
     """Compiles one graph of AOTAutograd. ``lazily``: not inside :func:`torch_cache`."""
-    name = f"{name}_{next(_counter)}"
+    model, number = name, next(_counter)
+    name = f"{model}_{number}"
     _C.compiler.write_stage(name, "0_fx.py", gm.print_readable(print_output=False))
     counters["neuron"]["graphs_compiled"] += 1
-    return CompiledProgram(build_program(gm, name), _save_whole_entries() if lazily else None)
+    with records.compiling(records.open_record(gm, number, name, model)) as record:
+        program = build_program(gm, name)
+        record.close(program)
+    return CompiledProgram(program, _save_whole_entries() if lazily else None)
 
 
 # --- torch's cache of AOTAutograd results ---------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .. import _C
+from .errors import NEFFCompilationError
 
 DTYPES = {
     torch.bool: "b8",
@@ -51,7 +52,7 @@ def table_name(op: torch._ops.OpOverload) -> str:
     return name
 
 
-class UnsupportedOp(NotImplementedError):
+class UnsupportedOp(NEFFCompilationError, NotImplementedError):
     """An op of the graph has no lowering."""
 
 

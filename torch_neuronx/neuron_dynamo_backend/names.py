@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+import torch.distributed
+
 _model_name = "model"
 
 
@@ -15,3 +19,10 @@ def set_model_name(name: str) -> None:
 
 def get_model_name() -> str:
     return _model_name
+
+
+def get_rank() -> int:
+    """This process's rank: of the process group, else what its launcher says, else 0."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    return int(os.environ.get("RANK", "0"))

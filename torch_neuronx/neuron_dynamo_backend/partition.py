@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 from .. import _C
 from .lower import Lowering, NotLowered, UnsupportedOp, describe, in_table, is_symbolic
 from .program import INSTEAD, Branch, CallStep, GraphStep, Program, Slot, on_device
+from .records import timed
 
 _COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
 _NATIVE_KEYS = ("PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
@@ -192,7 +193,8 @@ def _build(gm: GraphModule, name: str, cut: _Cut) -> Program:
         outputs = [n for n in nodes if is_tensor(n) and any(u not in inside for u in n.users)]
         if outputs:
             lowering = Lowering(name if len(stages) == 1 else f"{name}_{len(steps)}", cut.constants)
-            lowering.run(nodes, outputs)
+            with timed("lowering"):
+                lowering.run(nodes, outputs)
             strides = [tuple(int(s) for s in n.meta["val"].stride()) for n in lowering.inputs]
             inputs = [slots.of(n) for n in lowering.inputs]
             step = GraphStep("", 0, inputs, strides, [slots.of(n) for n in outputs])

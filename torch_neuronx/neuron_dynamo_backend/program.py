@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .. import _C
+from .errors import NEFFExecutionError
 
 
 class NotPortable(Exception):
@@ -244,7 +245,7 @@ def on_device(tensor: Any) -> Any:
     if not isinstance(tensor, torch.Tensor) or tensor.device.type == "neuron":
         return tensor
     if tensor.dim() > 0 and _C.device.env_bool("TORCH_NEURONX_DYNAMO_DISABLE_CPU_AUTOCOPY"):
-        raise RuntimeError(
+        raise NEFFExecutionError(
             f"a graph compiled for neuron got a tensor of shape {tuple(tensor.shape)} on "
             f"{tensor.device}: move it with .to('neuron'), or unset "
             "TORCH_NEURONX_DYNAMO_DISABLE_CPU_AUTOCOPY"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 
 #include "kernels/thread_pool.h"
 #include "platform/host/epilogue.h"
@@ -120,8 +121,15 @@ KernelFn KernelCode::Get() const {
   return fn_;
 }
 
-void KernelCode::Set(std::unique_ptr<CodeBlob> blob, size_t entry_offset) {
+int64_t KernelCode::Nanoseconds() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return state_.load(std::memory_order_relaxed) != kPending; });
+  return nanoseconds_;
+}
+
+void KernelCode::Set(std::unique_ptr<CodeBlob> blob, size_t entry_offset, int64_t nanoseconds) {
   std::lock_guard lock(mutex_);
+  nanoseconds_ = nanoseconds;
   fn_ = blob->EntryAt(entry_offset);
   blob_ = std::move(blob);
   state_.store(kReady, std::memory_order_release);
@@ -237,6 +245,16 @@ std::vector<platform::StepWork> HostExecutable::Work() const {
   std::vector<platform::StepWork> work;
   for (const Step& step : steps) work.push_back(step.work);
   return work;
+}
+
+int64_t HostExecutable::CompileNanoseconds() const {
+  std::set<const KernelCode*> codes;  // several steps may share one
+  for (const Step& step : steps) {
+    if (step.kind == Step::kKernel) codes.insert(step.kernel.code.get());
+  }
+  int64_t total = 0;
+  for (const KernelCode* code : codes) total += code->Nanoseconds();
+  return total;
 }
 
 int64_t HostExecutable::PendingSteps() const {

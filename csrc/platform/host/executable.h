@@ -40,11 +40,14 @@ class KernelCode {
   // Blocks until Set or Fail was called; rethrows what Fail was given.
   KernelFn Get() const;
   bool ready() const { return state_.load(std::memory_order_acquire) != kPending; }
-  void Set(std::unique_ptr<CodeBlob> blob, size_t entry_offset);
+  // nanoseconds: what generating it took; 0 if it was loaded.
+  void Set(std::unique_ptr<CodeBlob> blob, size_t entry_offset, int64_t nanoseconds = 0);
   void Fail(std::exception_ptr error);
   // Under which the cache on disk has it. MarkStored: it now does, or never will.
   const std::string& key() const { return key_; }
   void MarkStored();
+  // Blocks until Set or Fail was called.
+  int64_t Nanoseconds() const;
   // Blocks until MarkStored was called.
   void WaitStored() const;
 
@@ -58,6 +61,7 @@ class KernelCode {
   std::exception_ptr error_;
   std::string key_;
   bool stored_ = false;
+  int64_t nanoseconds_ = 0;
 };
 
 // Where a step's operand lives: operand `index` of the launch, plus a byte offset.
@@ -134,6 +138,7 @@ class HostExecutable final : public platform::Executable {
   std::string Describe() const override;
   std::vector<std::string> CacheKeys() const override;
   std::vector<platform::StepWork> Work() const override;
+  int64_t CompileNanoseconds() const override;
   int64_t PendingSteps() const override;
   void MeasureSteps(bool on) const override;
   std::vector<platform::StepTime> StepTimes() const override;
