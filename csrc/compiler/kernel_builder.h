@@ -26,6 +26,7 @@ struct BuiltKernel {
   std::vector<int64_t> params;
   int64_t items = 0;  // 0: nothing to do
   int64_t grain = 1;
+  int64_t kept_bytes = 0;  // memory that each thread needs for what passes keep
   int64_t estimated_ns = 0;
   bool can_fail = false;
 };

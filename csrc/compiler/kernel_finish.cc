@@ -20,6 +20,10 @@ bool IsAffine(const loop::Inst& inst) {
 // Elements that one thread should at least be given: about 10 us of simple work.
 constexpr int64_t kGrainElements = 32768;
 
+// Elements that passes keep from one to the next: what a second-level cache holds in float32.
+// Computing again is cheaper than memory beyond it.
+constexpr int64_t kMostKept = 1 << 18;
+
 }  // namespace
 
 void KernelBuilder::PermuteDims(const std::vector<int>& order) {
@@ -218,6 +222,8 @@ void KernelBuilder::Classify(int v, BuiltKernel& out) {
     work += 1;
     out.kernel.insts.push_back(std::move(inst));
   }
+  const int64_t row = inner * (reduced_[v] ? chunk : loop::kMaxLanes);
+  if (row <= kMostKept) out.kept_bytes = 8 * loop::KeptElements(row) * loop::MarkKept(out.kernel);
   const int64_t per_item = std::max<int64_t>(1, inner * chunk);
   out.grain = std::max<int64_t>(1, kGrainElements * 6 / (per_item * std::min<int64_t>(work, 24)));
   out.estimated_ns = 200 + out.items * (20 + per_item * work / 32);

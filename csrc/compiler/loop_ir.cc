@@ -1,5 +1,7 @@
 #include "compiler/loop_ir.h"
 
+#include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cinttypes>
 #include <cstdio>
@@ -53,6 +55,7 @@ void PrintInst(std::ostringstream& out, int id, const Inst& inst) {
   }
   if (!inst.detail.empty()) out << " ." << inst.detail;
   if (inst.wrap) out << " wrap";
+  if (inst.keep) out << " keep";
   for (int operand : inst.operands) out << " %" << operand;
   for (int index : inst.indirect) out << " @" << index;
   out << "\n";
@@ -148,15 +151,52 @@ Inst ParseInst(LineParser& line) {
   while (line.Next(&token)) {
     if (token == "wrap") {
       inst.wrap = true;
+    } else if (token == "keep") {
+      inst.keep = true;
     } else if (token[0] == '.') {
       inst.detail = token.substr(1);
     } else if (token[0] == '%' || token[0] == '@') {
       (token[0] == '%' ? inst.operands : inst.indirect).push_back(std::atoi(token.c_str() + 1));
     } else {
-      line.Fail("%n, @n, .detail or wrap");
+      line.Fail("%n, @n, .detail, wrap or keep");
     }
   }
   return inst;
+}
+
+uint32_t ReducedMask(const Kernel& kernel) {
+  uint32_t mask = 0;
+  for (size_t d = 0; d < kernel.reduced.size(); ++d) mask |= kernel.reduced[d] ? 1u << d : 0u;
+  return mask;
+}
+
+// Every element of the reduced dimensions, and every lane, has a value of its own.
+bool CanKeep(const Kernel& kernel, const Inst& inst, uint32_t depends) {
+  const uint32_t all = ReducedMask(kernel) | 1u << kernel.vector_dim;
+  return inst.kind == Kind::kCompute && (depends & all) == all;
+}
+
+// Users come after what they use: one walk from the end.
+std::vector<uint32_t> PassesAndMark(Kernel& kernel, bool mark) {
+  const std::vector<uint32_t> masks = DependenceMasks(kernel);
+  const std::vector<int> ready = PassesBefore(kernel);
+  const uint32_t reduced = ReducedMask(kernel);
+  std::vector<uint32_t> passes(kernel.insts.size(), 0);
+  for (size_t i = kernel.insts.size(); i-- > 0;) {
+    Inst& inst = kernel.insts[i];
+    if (inst.kind == Kind::kReduce) {
+      passes[i] = 1u << (ready[i] - 1);
+    } else if (inst.kind == Kind::kStore || (masks[i] & reduced) == 0) {
+      passes[i] = 1u << ready[i];
+    }
+    if (mark && std::popcount(passes[i]) > 1 && IsTranscendental(inst.op) &&
+        CanKeep(kernel, inst, masks[i]))
+      inst.keep = true;
+    if (inst.keep) passes[i] &= -passes[i];
+    for (int operand : inst.operands) passes[operand] |= passes[i];
+    for (int index : inst.indirect) passes[index] |= passes[i];
+  }
+  return passes;
 }
 
 }  // namespace
@@ -208,8 +248,7 @@ int NumParams(const Inst& inst) {
 }
 
 std::vector<uint32_t> DependenceMasks(const Kernel& kernel) {
-  uint32_t reduced = 0;
-  for (size_t d = 0; d < kernel.reduced.size(); ++d) reduced |= kernel.reduced[d] ? 1u << d : 0u;
+  const uint32_t reduced = ReducedMask(kernel);
   std::vector<uint32_t> masks(kernel.insts.size(), 0);
   for (size_t i = 0; i < kernel.insts.size(); ++i) {
     const Inst& inst = kernel.insts[i];
@@ -223,6 +262,35 @@ std::vector<uint32_t> DependenceMasks(const Kernel& kernel) {
     masks[i] = mask;
   }
   return masks;
+}
+
+std::vector<int> PassesBefore(const Kernel& kernel) {
+  std::vector<int> ready(kernel.insts.size());
+  for (size_t i = 0; i < kernel.insts.size(); ++i) {
+    const Inst& inst = kernel.insts[i];
+    int passes = 0;
+    for (int operand : inst.operands) passes = std::max(passes, ready[operand]);
+    for (int index : inst.indirect) passes = std::max(passes, ready[index]);
+    ready[i] = passes + (inst.kind == Kind::kReduce ? 1 : 0);
+  }
+  return ready;
+}
+
+std::vector<uint32_t> Passes(const Kernel& kernel) {
+  Kernel copy = kernel;
+  return PassesAndMark(copy, false);
+}
+
+int MarkKept(Kernel& kernel) {
+  PassesAndMark(kernel, true);
+  return static_cast<int>(std::count_if(kernel.insts.begin(), kernel.insts.end(),
+                                        [](const Inst& inst) { return inst.keep; }));
+}
+
+// Unary operations from exp on, and those of two operands that are as dear.
+bool IsTranscendental(ir::OpCode code) {
+  return (code >= ir::OpCode::kExp && code <= ir::OpCode::kErfc) || code == ir::OpCode::kPower ||
+         code == ir::OpCode::kAtan2;
 }
 
 void Verify(const Kernel& kernel) {
@@ -255,6 +323,13 @@ void Verify(const Kernel& kernel) {
     if (inst.kind == Kind::kScalar && (inst.slot < 0 || inst.slot >= kernel.scalars))
       fail("scalar slot out of range");
     if (inst.kind == Kind::kStore && inst.operands.size() != 1) fail("a store has one operand");
+  }
+  const std::vector<uint32_t> masks = DependenceMasks(kernel);
+  for (size_t i = 0; i < kernel.insts.size(); ++i) {
+    if (kernel.insts[i].keep && !CanKeep(kernel, kernel.insts[i], masks[i])) {
+      NEURON_THROW(kInternal, "kernel ", kernel.name, ", instruction %", i,
+                   ": kept, but not computed per element of the reduced dimensions and per lane");
+    }
   }
 }
 

@@ -58,6 +58,7 @@ host::KernelStep MakeKernelStep(BuiltKernel built) {
   step.scalars = std::move(built.scalars);
   step.items = built.items;
   step.grain = built.grain;
+  step.kept_bytes = built.kept_bytes;
   step.can_fail = built.can_fail;
   return step;
 }

@@ -1,6 +1,7 @@
 #include "compiler/work.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace neuron::compiler {
@@ -30,12 +31,6 @@ int Arithmetic(OpCode code) {
     default:
       return 0;
   }
-}
-
-// Unary operations from exp on, and those of two operands that are as dear.
-bool IsTranscendental(OpCode code) {
-  return (code >= OpCode::kExp && code <= OpCode::kErfc) || code == OpCode::kPower ||
-         code == OpCode::kAtan2;
 }
 
 int64_t Elements(const TensorDesc& tensor) {
@@ -87,6 +82,7 @@ StepWork CountKernel(const BuiltKernel& built, int cached) {
   work.fused = loop::Operations(built.kernel);
   const size_t rank = built.kernel.reduced.size();
   const std::vector<uint32_t> masks = loop::DependenceMasks(built.kernel);
+  const std::vector<uint32_t> passes = loop::Passes(built.kernel);
   const auto elements = [&](uint32_t mask) {
     int64_t n = 1;
     for (size_t d = 0; d < rank; ++d) {
@@ -123,8 +119,9 @@ StepWork CountKernel(const BuiltKernel& built, int cached) {
     } else if (inst.kind == loop::Kind::kReduce) {
       if (IsFloat(inst.dtype)) work.flops += elements(masks[inst.operands[0]]);
     } else if (inst.kind == loop::Kind::kCompute && IsFloat(inst.dtype)) {
-      work.flops += elements(masks[i]) * Arithmetic(inst.op);
-      if (IsTranscendental(inst.op)) work.transcendentals += elements(masks[i]);
+      const int64_t evaluations = elements(masks[i]) * std::popcount(passes[i]);
+      work.flops += evaluations * Arithmetic(inst.op);
+      if (loop::IsTranscendental(inst.op)) work.transcendentals += evaluations;
     }
   }
   return work;

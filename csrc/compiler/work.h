@@ -11,7 +11,8 @@ namespace neuron::compiler {
 // Bytes: each distinct way of reading or writing an operand once, however many passes go over it
 // (a pass finds the row of the one before in the cache). FLOPs: one per arithmetic operation and
 // reduced element in floating point, two for a fused multiply-add; conversions, comparisons and
-// selections none. Transcendental functions are counted apart.
+// selections none. Transcendental functions are counted apart. Both as often as passes evaluate
+// them.
 platform::StepWork KernelWork(const BuiltKernel& built);
 
 // Adds to the work of a matrix product that of the kernel that runs on the parts of its result, the

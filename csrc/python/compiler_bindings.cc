@@ -6,6 +6,7 @@
 #include "compiler/host_compiler.h"
 #include "compiler/loop_ir.h"
 #include "compiler/simplify.h"
+#include "compiler/split_reductions.h"
 #include "compiler/stages.h"
 #include "ir/graph.h"
 #include "lowering/table.h"
@@ -85,6 +86,13 @@ void BindCompiler(py::module_& m) {
     const ir::Graph simple = compiler::Simplify(graph);
     ir::Verify(simple);
     return ir::Print(simple);
+  });
+  sub.def("split_reductions", [](const std::string& text) {
+    const ir::Graph graph = ir::Parse(text);
+    ir::Verify(graph);
+    const ir::Graph split = compiler::SplitReductions(graph);
+    ir::Verify(split);
+    return ir::Print(split);
   });
   sub.def("write_stage",
           [](const std::string& graph, const std::string& file, const std::string& text) {

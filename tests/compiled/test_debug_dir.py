@@ -33,10 +33,16 @@ def test_stages_of_a_graph(tmp_path):
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "debug" / "toy_0"
     stages = {f.name: f.read_text() for f in folder.iterdir()}
-    assert sorted(stages) == ["0_fx.py", "1_lowered.ir", "2_simplified.ir", "3_plan.txt"]
+    assert sorted(stages) == [
+        "0_fx.py",
+        "1_lowered.ir",
+        "2_simplified.ir",
+        "3_reductions_split.ir",
+        "4_plan.txt",
+    ]
     assert "aten.mm.default" in stages["0_fx.py"]
     assert "dot_general" in stages["1_lowered.ir"] and "dot_general" in stages["2_simplified.ir"]
-    plan = stages["3_plan.txt"].splitlines()
+    plan = stages["4_plan.txt"].splitlines()
     assert plan[0].startswith("3 operands, ")
     assert plan[1] == "library gemm; operands %0 %1 scratch"
     assert plan[2].startswith("kernel toy_0, 8 items: ") and "reduce_maximum" in plan[2]

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "platform/host/kernel_abi.h"
 #include "support/error.h"
 
 namespace neuron::codegen {
@@ -14,16 +15,11 @@ Emitter::Emitter(const loop::Kernel& kernel, llvm::Module& module, const VectorT
   for (size_t d = 0; d < kernel.reduced.size(); ++d) {
     if (kernel.reduced[d]) reduced_mask_ |= 1u << d;
   }
-  ready_.resize(kernel.insts.size());
-  for (size_t i = 0; i < kernel.insts.size(); ++i) {
-    const loop::Inst& inst = kernel.insts[i];
-    int ready = 0;
-    for (int operand : inst.operands) ready = std::max(ready, ready_[operand]);
-    for (int index : inst.indirect) ready = std::max(ready, ready_[index]);
-    ready_[i] = ready + (inst.kind == loop::Kind::kReduce ? 1 : 0);
-    stages_ = std::max(stages_, ready_[i]);
-  }
+  ready_ = loop::PassesBefore(kernel);
+  passes_ = loop::Passes(kernel);
+  for (int ready : ready_) stages_ = std::max(stages_, ready);
   width_ = ChooseWidth();
+  NEURON_CHECK(width_ <= loop::kMaxLanes, width_, " lanes");
 }
 
 // Two registers of the widest type in flight hide latency without spilling; four where the body is
@@ -83,6 +79,29 @@ void Emitter::LoadArguments() {
   }
   for (int k = 0; k < kernel_.operands; ++k) {
     bases_.push_back(b_.CreateLoad(ptr, b_.CreateConstGEP1_64(ptr, function_->getArg(0), k)));
+  }
+  LocateKept();
+}
+
+// One region of loop::KeptElements after the other.
+void Emitter::LocateKept() {
+  kept_.assign(kernel_.insts.size(), nullptr);
+  Value *next = nullptr, *bytes = nullptr;
+  for (size_t i = 0; i < kernel_.insts.size(); ++i) {
+    if (!kernel_.insts[i].keep) continue;
+    if (next == nullptr) {
+      llvm::Type* ptr = llvm::PointerType::get(module_.getContext(), 0);
+      next = b_.CreateLoad(ptr, b_.CreateConstGEP1_64(b_.getInt8Ty(), function_->getArg(5),
+                                                      offsetof(host::KernelContext, kept)));
+      Value* row = I64(kernel_.reduced[kernel_.vector_dim] ? 1 : loop::kMaxLanes);
+      for (size_t d = 0; d < kernel_.reduced.size(); ++d) {
+        if (kernel_.reduced[d]) row = b_.CreateMul(row, sizes_[d]);
+      }
+      row = b_.CreateAnd(b_.CreateAdd(row, I64(63)), I64(-64));
+      bytes = b_.CreateMul(b_.CreateAdd(row, I64(loop::KeptElements(0))), I64(8));
+    }
+    kept_[i] = next;
+    next = b_.CreateGEP(b_.getInt8Ty(), next, bytes);
   }
 }
 
@@ -199,6 +218,7 @@ void Emitter::EmitPass(int stage) {
               (masks_[i] & reduced_mask_);
   }
   if (reductions.empty() && !stores) return;
+  pass_ = stage;
   const bool vector_reduced = kernel_.reduced[kernel_.vector_dim];
   const bool scalar_tail = vector_reduced && !target_.masked_tails && width_ > 1;
   std::vector<int> dims;

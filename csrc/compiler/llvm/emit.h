@@ -39,6 +39,7 @@ class Emitter {
   // Structure (emit.cc)
   int ChooseWidth() const;
   void LoadArguments();
+  void LocateKept();
   void EmitItems();
   void EmitItem(llvm::Value* item);
   void EmitVectorChunk(llvm::Value* item_chunk);
@@ -64,6 +65,7 @@ class Emitter {
   // Instructions (emit_inst.cc)
   llvm::Value* Get(int id);
   llvm::Value* EmitInst(int id);
+  llvm::Value* EmitKept(int id);
   llvm::Value* EmitLoad(int id);
   llvm::Value* EmitGather(llvm::Type* memory, llvm::Value* base, llvm::Value* offsets);
   void EmitStore(int id);
@@ -107,8 +109,11 @@ class Emitter {
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
 
-  std::vector<uint32_t> masks_;  // dimensions that each instruction depends on
-  std::vector<int> ready_;       // passes that must be over before each instruction can run
+  std::vector<uint32_t> masks_;   // dimensions that each instruction depends on
+  std::vector<int> ready_;        // passes that must be over before each instruction can run
+  std::vector<uint32_t> passes_;  // that evaluate each instruction
+  Values kept_;                   // where the values of each kept instruction lie
+  int pass_ = 0;                  // the current one
   int stages_ = 0;
   uint32_t reduced_mask_ = 0;
   int width_ = 1;

@@ -19,6 +19,7 @@ Value* Emitter::Get(int id) {
 
 Value* Emitter::EmitInst(int id) {
   const loop::Inst& inst = kernel_.insts[id];
+  if (inst.keep) return EmitKept(id);
   switch (inst.kind) {
     case Kind::kLoad:
       return EmitLoad(id);
@@ -36,6 +37,32 @@ Value* Emitter::EmitInst(int id) {
   }
   NEURON_THROW(kInternal, "kernel ", kernel_.name, ": instruction %", id,
                " is used before its pass");
+}
+
+// The first pass computes and writes, later ones read. The vector dimension is the innermost of
+// what is kept. Lanes that do not exist are written too: into the beginning of the next row, which
+// is written later, or into the room after the last.
+Value* Emitter::EmitKept(int id) {
+  const loop::Inst& inst = kernel_.insts[id];
+  const int v = kernel_.vector_dim;
+  Value* at = I64(0);
+  for (int d = 0; d < static_cast<int>(kernel_.reduced.size()); ++d) {
+    if (kernel_.reduced[d] && d != v) at = b_.CreateAdd(b_.CreateMul(at, sizes_[d]), index_[d]);
+  }
+  if (kernel_.reduced[v]) {
+    at = b_.CreateAdd(b_.CreateMul(at, sizes_[v]), index_[v]);
+  } else {
+    at = b_.CreateMul(at, I64(lanes_.width));
+  }
+  llvm::Type* element = LaneType(inst.dtype);
+  Value* address = b_.CreateGEP(element, kept_[id], at);
+  const llvm::Align align(static_cast<uint64_t>(ByteSize(inst.dtype)));
+  if (passes_[id] >> pass_ & 1) {
+    Value* value = Splat(EmitCompute(inst), lanes_.width);
+    b_.CreateAlignedStore(value, address, align);
+    return value;
+  }
+  return b_.CreateAlignedLoad(Widened(element, lanes_.width), address, align);
 }
 
 Value* Emitter::IndirectTerm(int id, size_t which) {

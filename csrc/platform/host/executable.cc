@@ -9,6 +9,7 @@
 #include <set>
 
 #include "kernels/thread_pool.h"
+#include "kernels/workspace.h"
 #include "platform/host/epilogue.h"
 #include "platform/host/helpers.h"
 #include "support/error.h"
@@ -20,12 +21,18 @@ namespace {
 // their number depends on the work alone.
 constexpr int64_t kMaxChunks = 64;
 
+constexpr int64_t kKernelOutOfMemory = 3;
+
 [[noreturn]] void ThrowKernelError(const KernelError& error) {
   if (error.code == 1) {
     NEURON_THROW(kOutOfRange, "index ", error.value, " is out of bounds for dimension with size ",
                  error.limit);
   }
   if (error.code == 2) NEURON_THROW(kFailedExecution, "ZeroDivisionError");
+  if (error.code == kKernelOutOfMemory) {
+    NEURON_THROW(kOutOfMemory, "no memory for ", error.limit,
+                 " bytes that a kernel keeps from one pass to the next");
+  }
   NEURON_THROW(kInternal, "kernel error ", error.code);
 }
 
@@ -42,15 +49,26 @@ void RunKernel(const KernelStep& step, const uint64_t* addresses, const uint64_t
   uint64_t scalars[kMaxOperands];
   for (size_t i = 0; i < step.scalars.size(); ++i) scalars[i] = scalar_words[step.scalars[i]];
   KernelError error;
-  const KernelContext context{HelperTable(), &error};
+  const KernelContext context{HelperTable(), &error, nullptr};
   const KernelFn fn = step.code->Get();
+  // Tasks of the pool do not throw.
+  const auto run = [&](int64_t begin, int64_t end) noexcept {
+    KernelContext own = context;
+    if (step.kept_bytes > 0) {
+      own.kept = kernels::TryGetScratch(kernels::Scratch::kKept, step.kept_bytes);
+      if (own.kept == nullptr) {
+        error = {kKernelOutOfMemory, 0, step.kept_bytes};
+        return;
+      }
+    }
+    fn(operands, step.params.data(), scalars, begin, end, &own);
+  };
   if (step.items <= step.grain) {
-    fn(operands, step.params.data(), scalars, 0, step.items, &context);
+    run(0, step.items);
   } else {
     const int64_t chunks = std::min(kMaxChunks, (step.items + step.grain - 1) / step.grain);
     kernels::ThreadPool::Get().ParallelFor(chunks, [&](int64_t chunk) {
-      fn(operands, step.params.data(), scalars, step.items * chunk / chunks,
-         step.items * (chunk + 1) / chunks, &context);
+      run(step.items * chunk / chunks, step.items * (chunk + 1) / chunks);
     });
   }
   if (error.code != 0) ThrowKernelError(error);
@@ -73,7 +91,7 @@ void RunLibrary(const LibraryStep& step, const uint64_t* addresses, const uint64
   for (size_t i = 0; i < kernel.scalars.size(); ++i)
     kernel_scalars[i] = scalar_words[kernel.scalars[i]];
   KernelError error;
-  const KernelContext context{HelperTable(), &error};
+  const KernelContext context{HelperTable(), &error, nullptr};
   const EpilogueRun run{*step.epilogue, kernel.code->Get(), operands, kernel_scalars, context};
   const auto finished = [&](const kernels::GemmBlock& block) { RunEpilogue(run, block); };
   const kernels::GemmEpilogue callback(finished);

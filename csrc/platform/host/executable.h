@@ -79,6 +79,7 @@ struct KernelStep {
   std::vector<int> scalars;  // launch scalar that the kernel's scalar k is
   int64_t items = 1;         // work items
   int64_t grain = 1;         // items that one thread should take at least
+  int64_t kept_bytes = 0;    // memory that each thread lends to the kernel
   bool can_fail = false;
 };
 
