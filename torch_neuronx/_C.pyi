@@ -103,6 +103,18 @@ class compiler:  # noqa: N801
     @staticmethod
     def library_ops() -> list[tuple[str, str]]: ...
 
+class ir:  # noqa: N801
+    """Tensor-level graphs as text."""
+
+    @staticmethod
+    def roundtrip(text: str) -> str: ...
+    @staticmethod
+    def verify(text: str) -> None: ...
+    @staticmethod
+    def stablehlo(text: str, argument_names: list[str] = ...) -> str: ...
+    @staticmethod
+    def opcodes() -> list[tuple[str, int, str, str]]: ...
+
 class graph:  # noqa: N801
     """Whole graphs: from calls of ATen ops to one executable."""
 

@@ -54,6 +54,7 @@ Op* Graph::Add(OpCode code, Type type, std::vector<Op*> operands,
   op->operands = std::move(operands);
   op->attributes = std::move(attributes);
   op->id = static_cast<int>(ops_.size());
+  op->region = region_;
   ops_.push_back(std::move(op));
   return ops_.back().get();
 }
@@ -73,6 +74,19 @@ Op* Graph::AddScalar(DType dtype) {
 
 void Graph::AddOutput(Op* value, Dims strides, int aliases_parameter) {
   outputs_.push_back({value, std::move(strides), aliases_parameter});
+}
+
+void Graph::SetRegion(std::string name) {
+  region_ = name.empty() ? -1 : static_cast<int>(regions_.size());
+  if (!name.empty()) regions_.push_back(std::move(name));
+}
+
+void Graph::NameRegion(int index, std::string_view name) {
+  const auto i = static_cast<size_t>(index);
+  if (i >= regions_.size()) regions_.resize(i + 1);
+  if (regions_[i].empty()) regions_[i] = name;
+  if (regions_[i] != name)
+    NEURON_THROW(kInvalidArgument, "region ", index, " is ", regions_[i], ", not ", name);
 }
 
 void Graph::RemoveDeadOps() {

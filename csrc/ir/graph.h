@@ -59,7 +59,8 @@ class Op {
   Type type;
   std::vector<Op*> operands;
   std::map<std::string, Attribute, std::less<>> attributes;
-  int id = 0;  // position in the graph, its name in text: %id
+  int id = 0;       // position in the graph, its name in text: %id
+  int region = -1;  // of the graph's regions, the one that it belongs to, or -1
 
   // Each throws kInternal when the attribute is absent or of another kind.
   int64_t Int(std::string_view name) const;
@@ -100,6 +101,14 @@ class Graph {
   // A run-time scalar argument: rank 0, dtype f64, i64 or bool.
   Op* AddScalar(DType dtype);
   void AddOutput(Op* value, Dims strides, int aliases_parameter = -1);
+  // Operations added from here on, until the next call, are one region: a part that compilers with
+  // an engine for it may want to know by name ("aten.gelu"). It means nothing else. An empty name:
+  // in no region.
+  void SetRegion(std::string name);
+  const std::vector<std::string>& regions() const { return regions_; }
+  // For operations that already are there: grows regions() to hold `index`. Throws kInvalidArgument
+  // if that has another name.
+  void NameRegion(int index, std::string_view name);
   // Drops operations that no output needs and renumbers. Parameters and scalars stay.
   void RemoveDeadOps();
 
@@ -109,6 +118,8 @@ class Graph {
   std::vector<Op*> parameters_;
   int num_scalars_ = 0;
   std::vector<Output> outputs_;
+  std::vector<std::string> regions_;
+  int region_ = -1;  // of operations to be added
 };
 
 Dims ContiguousStrides(const Dims& dims);
@@ -124,6 +135,7 @@ Dims ContiguousStrides(const Dims& dims);
 //     return %4 {strides=[8, 1]} aliases 0
 //   }
 //
+// An operation of a region ends with its name and number: "%5 = erf(%4) : f32[4,8] in aten.gelu#0".
 // Attributes show their kind: 1 is an int, 1.0 (or 1e9, inf, -inf, nan) a double, "x" a string, [1,
 // 2] a list. Parse(Print(g)) prints the same text.
 std::string Print(const Graph& graph);

@@ -22,7 +22,7 @@ class Parser {
   Graph Run() {
     Keyword("graph");
     Expect('@');
-    Graph graph(GraphName());
+    Graph graph(Name("the name of the graph"));
     graph_ = &graph;
     Expect('{');
     while (Peek() == '%') ParseOp();
@@ -96,10 +96,10 @@ class Parser {
     if (TakeWhile(IsWordChar) != keyword) Fail(start, StrCat("'", keyword, "'"));
   }
 
-  std::string GraphName() {
+  std::string Name(std::string_view expected) {
     if (Peek() == '"') return Quoted();
     const std::string_view name = TakeWhile(IsNameChar);
-    if (name.empty()) Fail(at_, "the name of the graph");
+    if (name.empty()) Fail(at_, expected);
     return std::string(name);
   }
 
@@ -245,6 +245,25 @@ class Parser {
     Attributes attributes = ParseAttributes();
     Expect(':');
     Append(at, *code, ParseType(), std::move(operands), std::move(attributes));
+    if (Peek() == 'i') ParseRegion();
+  }
+
+  // " in aten.gelu#0"
+  void ParseRegion() {
+    Keyword("in");
+    Peek();
+    const size_t start = at_;
+    const std::string name = Name("the name of a region");
+    Expect('#');
+    constexpr int kMax = 1 << 20;  // far above the operations of any graph
+    const int index = Int<int>("the number of a region");
+    if (index < 0 || index > kMax) Throw(start, StrCat("there is no region ", index));
+    try {
+      graph_->NameRegion(index, name);
+    } catch (const Error& error) {
+      Throw(start, error.what());
+    }
+    graph_->ops().back()->region = index;
   }
 
   // Arguments are numbered by the graph itself, so the text must number them the same way.

@@ -146,6 +146,12 @@ std::string Print(const Graph& graph) {
   for (const auto& op : graph.ops()) {
     out += "  ";
     PrintOp(out, *op);
+    if (op->region >= 0) {
+      out += " in ";
+      PrintName(out, graph.regions()[static_cast<size_t>(op->region)]);
+      out += '#';
+      PrintNumber(out, op->region);
+    }
     out += '\n';
   }
   out += "  return";

@@ -9,10 +9,17 @@
 #include <variant>
 #include <vector>
 
+#include "ir/builder.h"
 #include "ir/graph.h"
-#include "lowering/builder.h"
 
 namespace neuron::lowering {
+
+using ir::BroadcastDims;
+using ir::Builder;
+using ir::Dims;
+using ir::Op;
+using ir::OpCode;
+using ir::WrapDim;
 
 struct TensorArg {
   Op* value = nullptr;          // null: undefined

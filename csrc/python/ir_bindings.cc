@@ -1,6 +1,9 @@
 #include "python/ir_bindings.h"
 
+#include <pybind11/stl.h>
+
 #include "ir/graph.h"
+#include "ir/stablehlo.h"
 
 namespace py = pybind11;
 
@@ -28,6 +31,17 @@ void BindIr(py::module_& m) {
   sub.def(
       "verify", [](std::string_view text) { ir::Verify(ir::Parse(text)); }, py::arg("text"),
       "Raises RuntimeError with the operation and the rule it breaks.");
+  sub.def(
+      "stablehlo",
+      [](std::string_view text, const std::vector<std::string>& argument_names) {
+        const ir::Graph graph = ir::Parse(text);
+        ir::Verify(graph);
+        return ir::PrintStableHlo(graph, argument_names);
+      },
+      py::arg("text"), py::arg("argument_names") = std::vector<std::string>(),
+      py::call_guard<py::gil_scoped_release>(),
+      "The graph as a StableHLO module; NotImplementedError naming an operation without such a "
+      "form.");
   sub.def("opcodes", &OpCodes,
           "(name, operands, attributes, meaning) of each; operands -1: any number.");
 }

@@ -1,10 +1,10 @@
-#include "lowering/builder.h"
+#include "ir/builder.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-namespace neuron::lowering {
+namespace neuron::ir {
 
 Dims BroadcastDims(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()));
@@ -122,14 +122,14 @@ Op* Builder::Slice(Op* x, int64_t dim, int64_t start, int64_t limit, int64_t ste
 
 Op* Builder::Concatenate(std::vector<Op*> parts, int64_t dim) {
   if (parts.size() == 1) return parts[0];
-  ir::Type type = parts[0]->type;
+  Type type = parts[0]->type;
   type.dims[dim] = 0;
   for (const Op* part : parts) type.dims[dim] += part->type.dims[dim];
   return graph_.Add(OpCode::kConcatenate, type, std::move(parts), {{"dim", dim}});
 }
 
 Op* Builder::Pad(Op* x, Op* value, const Dims& low, const Dims& high) {
-  ir::Type type = x->type;
+  Type type = x->type;
   for (size_t d = 0; d < low.size(); ++d) type.dims[d] += low[d] + high[d];
   return graph_.Add(OpCode::kPad, type, {x, value},
                     {{"low", low}, {"high", high}, {"interior", Dims(low.size(), 0)}});
@@ -155,4 +155,4 @@ Op* Builder::Reduce(Op* x, const char* kind, const Dims& dims, bool keep) {
   return keep ? Reshape(out, ones) : out;
 }
 
-}  // namespace neuron::lowering
+}  // namespace neuron::ir

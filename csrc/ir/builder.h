@@ -1,4 +1,4 @@
-// Shorthand for building graphs in lowerings. Every function appends operations to one graph.
+// Shorthand for building graphs. Every function appends operations to one graph.
 #pragma once
 
 #include <initializer_list>
@@ -7,16 +7,12 @@
 
 #include "ir/graph.h"
 
-namespace neuron::lowering {
-
-using ir::Dims;
-using ir::Op;
-using ir::OpCode;
+namespace neuron::ir {
 
 class Builder {
  public:
-  explicit Builder(ir::Graph& graph) : graph_(graph) {}
-  ir::Graph& graph() { return graph_; }
+  explicit Builder(Graph& graph) : graph_(graph) {}
+  Graph& graph() { return graph_; }
 
   Op* Unary(OpCode code, Op* x) { return graph_.Add(code, x->type, {x}); }
   // Both of one dtype; shapes are broadcast to each other first.
@@ -56,7 +52,7 @@ class Builder {
   Op* Reduce(Op* x, const char* kind, const Dims& dims, bool keep = false);
 
  private:
-  ir::Graph& graph_;
+  Graph& graph_;
 };
 
 // The shape that both broadcast to; throws kInvalidArgument if there is none.
@@ -64,4 +60,4 @@ Dims BroadcastDims(const Dims& a, const Dims& b);
 // Wraps negatives; throws kOutOfRange as PyTorch words it. rank 0 counts as rank 1.
 int64_t WrapDim(int64_t dim, int64_t rank);
 
-}  // namespace neuron::lowering
+}  // namespace neuron::ir
