@@ -1,5 +1,7 @@
 #include "distributed/call.h"
 
+#include <ATen/ops/cat.h>
+
 #include <cstring>
 
 #include "runtime/allocator.h"
@@ -58,6 +60,8 @@ void ProcessGroupNeuron::Call::Describe(const at::Tensor& tensor, bool uniform) 
   Set(description_.dtype, c10::toString(tensor.scalar_type()));
   description_.elements = tensor.numel();
   description_.uniform = uniform ? 1 : 0;
+  if (uniform && c10d::debug_level() >= c10d::DebugLevel::Detail)
+    Set(description_.shape, StrCat(tensor.sizes()).c_str());
 }
 
 void ProcessGroupNeuron::Call::Use(const at::Tensor& tensor) {
@@ -79,6 +83,24 @@ at::Tensor ProcessGroupNeuron::Call::DenseResult(const at::Tensor& tensor, bool 
       keep_values ? tensor.contiguous() : at::empty(tensor.sizes(), tensor.options());
   copy_back_.emplace_back(tensor, dense);
   return dense;
+}
+
+at::Tensor ProcessGroupNeuron::Call::Joined(const Tensors& list) {
+  Tensors flat;
+  for (const at::Tensor& tensor : list) {
+    Use(tensor);
+    flat.push_back(tensor.reshape(-1));
+  }
+  return at::cat(flat);
+}
+
+void ProcessGroupNeuron::Call::Spread(const at::Tensor& flat, const Tensors& list) {
+  int64_t offset = 0;
+  for (const at::Tensor& tensor : list) {
+    Use(tensor);
+    tensor.copy_(flat.reshape(-1).narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
 }
 
 void ProcessGroupNeuron::Call::Submit(std::function<void(const Round&)> body) {

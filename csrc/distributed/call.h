@@ -41,6 +41,10 @@ class ProcessGroupNeuron::Call {
   at::Tensor Dense(const at::Tensor& tensor);
   // As Dense, for a result: Finish copies it back.
   at::Tensor DenseResult(const at::Tensor& tensor, bool keep_values);
+  // The tensors' elements one after the other, in new memory.
+  at::Tensor Joined(const Tensors& list);
+  // Fills the tensors, one after the other, with what Submit's body will have put into `flat`.
+  void Spread(const at::Tensor& flat, const Tensors& list);
   void Submit(std::function<void(const Round&)> body);
   WorkPtr Finish(Tensors outputs, bool blocking = false);
 

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "support/interrupt.h"
+
 namespace neuron::distributed {
 
 void Outcome::Finish(std::exception_ptr error, int source) {
@@ -20,10 +22,9 @@ bool Outcome::Done() const {
 
 bool Outcome::Wait(std::optional<std::chrono::milliseconds> timeout) const {
   std::unique_lock lock(mutex_);
-  const auto done = [this] { return done_; };
-  if (timeout) return changed_.wait_for(lock, *timeout, done);
-  changed_.wait(lock, done);
-  return true;
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  if (timeout) deadline = std::chrono::steady_clock::now() + *timeout;
+  return interrupt::Wait(changed_, lock, [this] { return done_; }, deadline);
 }
 
 std::exception_ptr Outcome::error() const {

@@ -15,7 +15,8 @@ class Outcome {
   // Only the first call counts. source: the rank that a message came from, -1 if there is none.
   void Finish(std::exception_ptr error = nullptr, int source = -1);
   bool Done() const;
-  // False if `timeout` ends first; without one it waits for ever.
+  // False if `timeout` ends first; without one it waits for ever. Throws what the handler of a
+  // signal threw meanwhile, once it is done.
   bool Wait(std::optional<std::chrono::milliseconds> timeout = std::nullopt) const;
   // Null while it is not done, and if it went well.
   std::exception_ptr error() const;

@@ -13,7 +13,7 @@
 namespace neuron::distributed {
 
 struct Peers::State {
-  enum : uint32_t { kWell, kWriting, kFailed };
+  enum : uint32_t { kWell, kWriting, kFailed, kLeft };
   std::atomic<uint32_t> state;
   char reason[1020];  // complete once `state` is kFailed
 };
@@ -36,10 +36,20 @@ void Peers::Fail(const std::string& reason) {
   own.state.store(State::kFailed, std::memory_order_release);
 }
 
+void Peers::Leave() {
+  uint32_t well = State::kWell;
+  Of(rank_).state.compare_exchange_strong(well, State::kLeft);
+}
+
+bool Peers::Failed(int peer) const {
+  return Of(peer).state.load(std::memory_order_acquire) == State::kFailed;
+}
+
 std::optional<std::string> Peers::Trouble(int peer) const {
   const State& state = Of(peer);
-  if (state.state.load(std::memory_order_acquire) == State::kFailed)
-    return StrCat("rank ", peer, " failed: ", state.reason);
+  const uint32_t seen = state.state.load(std::memory_order_acquire);
+  if (seen == State::kFailed) return StrCat("rank ", peer, " failed: ", state.reason);
+  if (seen == State::kLeft) return StrCat("rank ", peer, " has left the group");
   if (static_cast<size_t>(peer) >= processes_.size()) return std::nullopt;
   pollfd process{processes_[static_cast<size_t>(peer)].get(), POLLIN, 0};
   if (process.fd >= 0 && poll(&process, 1, 0) > 0)

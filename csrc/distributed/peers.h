@@ -24,7 +24,11 @@ class Peers {
   int size() const { return size_; }
   // Tells the others that this rank gave up; the first reason stays.
   void Fail(const std::string& reason);
-  // "rank 1 failed: ..." or "the process of rank 1 has ended"; nothing if all is well.
+  // Tells the others that this rank will take part in nothing more.
+  void Leave();
+  bool Failed(int peer) const;
+  // "rank 1 failed: ...", "the process of rank 1 has ended", "rank 1 has left the group"; nothing
+  // if all is well.
   std::optional<std::string> Trouble(int peer) const;
 
  private:

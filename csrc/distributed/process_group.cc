@@ -9,6 +9,7 @@
 #include "aten/device/errors.h"
 #include "distributed/call.h"
 #include "runtime/device.h"
+#include "support/interrupt.h"
 
 namespace neuron::distributed {
 namespace {
@@ -27,6 +28,27 @@ std::string HostIdentity() {
 
 }  // namespace
 
+namespace {
+
+// In slices, between which signals are handled.
+void WaitForKey(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout) {
+  constexpr auto kSlice = std::chrono::milliseconds(500);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (interrupt::Waiter waiter;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left <= kSlice) return store.wait({key}, std::max(left, std::chrono::milliseconds(1)));
+    try {
+      return store.wait({key}, kSlice);
+    } catch (const c10::DistStoreError&) {  // not there yet
+    }
+    waiter.Poll();
+    waiter.Throw();
+  }
+}
+
+}  // namespace
+
 ProcessGroupNeuron::ProcessGroupNeuron(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                        int size, std::chrono::milliseconds timeout)
     : Backend(rank, size), timeout_(timeout) {
@@ -40,7 +62,7 @@ void ProcessGroupNeuron::Connect(c10d::Store& store) {
   store.set(key("host", rank_), Bytes(StrCat(getpid(), " ", host)));
   std::vector<int> pids;
   for (int r = 0; r < size_; ++r) {
-    store.wait({key("host", r)}, timeout_);
+    WaitForKey(store, key("host", r), timeout_);
     const std::string text = Text(store.get(key("host", r)));
     if (text.substr(text.find(' ') + 1) != host) {
       NEURON_THROW(kUnsupported, "ranks ", rank_, " and ", r,
@@ -54,14 +76,14 @@ void ProcessGroupNeuron::Connect(c10d::Store& store) {
     file = std::make_unique<SharedFile>(Shared::Bytes(size_));
     store.set(key("memory", 0), Bytes(file->handle()));
   } else {
-    store.wait({key("memory", 0)}, timeout_);
+    WaitForKey(store, key("memory", 0), timeout_);
     file = std::make_unique<SharedFile>(Shared::Bytes(size_), Text(store.get(key("memory", 0))));
   }
   shared_ = std::make_shared<Shared>(rank_, size_, std::move(file));
   shared_->peers.Watch(pids);
   // Rank 0 must not leave before all have opened the memory.
   store.set(key("open", rank_), Bytes("1"));
-  for (int r = 0; r < size_; ++r) store.wait({key("open", r)}, timeout_);
+  for (int r = 0; r < size_; ++r) WaitForKey(store, key("open", r), timeout_);
 }
 
 namespace {
@@ -82,7 +104,14 @@ ProcessGroupNeuron::Shared::Shared(int rank, int size, std::unique_ptr<SharedFil
                 [this](const std::string& reason) {
                   const std::lock_guard lock(mutex_);
                   if (broken_.empty()) broken_ = reason;
-                }) {}
+                }) {
+  abort_id_ = interrupt::AddAbort([this] { Break("it was interrupted by a signal"); });
+}
+
+ProcessGroupNeuron::Shared::~Shared() {
+  interrupt::RemoveAbort(abort_id_);
+  peers.Leave();
+}
 
 std::string ProcessGroupNeuron::Shared::Broken() {
   const std::lock_guard lock(mutex_);
@@ -103,6 +132,10 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::endCoalescing() {
   TORCH_CHECK(coalescing_, "endCoalescing without startCoalescing");
   std::vector<WorkPtr> works = std::move(*coalescing_);
   coalescing_.reset();
+  return Together(std::move(works));
+}
+
+ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::Together(std::vector<WorkPtr> works) const {
   return c10::make_intrusive<CoalescedWork>(rank_, sequence_, std::move(works));
 }
 
@@ -117,5 +150,15 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::barrier(const c10d::BarrierOptio
   call.Submit([](const Round& round) { Barrier(round); });
   return call.Finish({}, true);
 }
+
+void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
+                                          bool /*wait_all_ranks*/) {
+  Call call(*this, {c10d::OpType::BARRIER, "monitored_barrier", false, options.timeout},
+            runtime::CurrentDevice());
+  call.Submit([](const Round& round) { Barrier(round); });
+  call.Finish({}, true)->wait();
+}
+
+void ProcessGroupNeuron::abort() { shared_->Break("it was aborted"); }
 
 }  // namespace neuron::distributed

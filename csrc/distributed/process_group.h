@@ -44,6 +44,9 @@ class ProcessGroupNeuron final : public c10d::Backend {
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override;
+  // outputs: by rank, then as inputs.
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -64,6 +67,10 @@ class ProcessGroupNeuron final : public c10d::Backend {
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  // Blocks the caller; its error names every rank that did not come.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+  // Ends what is pending, here and in the other ranks; the group is of no use any more.
+  void abort() override;
   // Messages make progress beside the streams, all at once: see Transfers.
   WorkPtr send(Tensors& tensors, int destination, int tag) override;
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
@@ -76,6 +83,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
   class Shared {
    public:
     Shared(int rank, int size, std::unique_ptr<SharedFile> file);
+    ~Shared();
     // The same for all ranks.
     static size_t Bytes(int size);
     // Why nothing is possible any more; empty if all is well.
@@ -86,6 +94,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
     const std::unique_ptr<SharedFile> file_;
     std::mutex mutex_;
     std::string broken_;
+    int abort_id_ = -1;
 
    public:
     Peers peers;
@@ -99,6 +108,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
 
   // Every Work goes through it.
   WorkPtr Issued(WorkPtr work);
+  WorkPtr Together(std::vector<WorkPtr> works) const;
   WorkPtr Transmit(const at::Tensor& tensor, bool sends, int peer, int tag);
 
   std::chrono::milliseconds timeout_;

@@ -1,5 +1,4 @@
 // The collectives of ProcessGroupNeuron: c10d's forms of them on those of collectives.h.
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -89,20 +88,6 @@ void CheckRatio(const char* name, const at::Tensor& big, const at::Tensor& small
                     " times one of ", small.scalar_type(), small.sizes());
 }
 
-at::Tensor Joined(const Tensors& list) {
-  Tensors flat;
-  for (const at::Tensor& tensor : list) flat.push_back(tensor.reshape(-1));
-  return at::cat(flat);
-}
-
-void Spread(const at::Tensor& flat, const Tensors& list) {
-  int64_t offset = 0;
-  for (const at::Tensor& tensor : list) {
-    tensor.copy_(flat.reshape(-1).narrow(0, offset, tensor.numel()).view(tensor.sizes()));
-    offset += tensor.numel();
-  }
-}
-
 int64_t NumBytes(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
 }  // namespace
@@ -138,12 +123,12 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::allreduce(Tensors& tensors,
 ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced: no tensors");
-  WorkPtr work;
+  std::vector<WorkPtr> works;
   for (const at::Tensor& tensor : tensors) {
     Tensors one{tensor};
-    work = allreduce(one, options);
+    works.push_back(allreduce(one, options));
   }
-  return work;
+  return Together(std::move(works));
 }
 
 ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::reduce(Tensors& tensors,
@@ -174,8 +159,7 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::allgather(std::vector<Tensors>& 
   call.Describe(dense);
   call.Submit([in = Address(dense), out = Address(flat),
                bytes = NumBytes(dense)](const Round& round) { AllGather(round, in, out, bytes); });
-  for (const at::Tensor& output : outputs[0]) call.DenseResult(output, false);
-  Spread(flat, outputs[0]);
+  call.Spread(flat, outputs[0]);
   return call.Finish(outputs[0]);
 }
 
@@ -198,9 +182,31 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::allgather_into_tensor_coalesced(
   TORCH_CHECK_VALUE(outputs.size() == inputs.size() && !inputs.empty(),
                     "all_gather_into_tensor_coalesced: ", outputs.size(), " outputs for ",
                     inputs.size(), " inputs");
-  WorkPtr work;
-  for (size_t i = 0; i < inputs.size(); ++i) work = _allgather_base(outputs[i], inputs[i], options);
-  return work;
+  std::vector<WorkPtr> works;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    works.push_back(_allgather_base(outputs[i], inputs[i], options));
+  return Together(std::move(works));
+}
+
+ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::allgather_coalesced(
+    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_) && !inputs.empty(),
+                    "all_gather_coalesced: ", size_,
+                    " lists of outputs are needed, one for each "
+                    "rank; got ",
+                    outputs.size());
+  std::vector<WorkPtr> works;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<Tensors> gathered(1);
+    for (const Tensors& list : outputs) {
+      TORCH_CHECK_VALUE(list.size() == inputs.size(), "all_gather_coalesced: a list of ",
+                        list.size(), " outputs for ", inputs.size(), " inputs");
+      gathered[0].push_back(list[i]);
+    }
+    Tensors one{inputs[i]};
+    works.push_back(allgather(gathered, one, options));
+  }
+  return Together(std::move(works));
 }
 
 ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::gather(std::vector<Tensors>& outputs,
@@ -220,7 +226,7 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::gather(std::vector<Tensors>& out
   call.Submit([in = Address(dense), out = Address(flat), bytes = NumBytes(dense),
                root](const Round& round) { AllGather(round, in, out, bytes, root); });
   if (!gets) return call.Finish({});
-  Spread(flat, outputs[0]);
+  call.Spread(flat, outputs[0]);
   return call.Finish(outputs[0]);
 }
 
@@ -234,7 +240,7 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::scatter(Tensors& outputs,
   if (gives) CheckList("scatter", inputs[0], size_, output);
   Call call(*this, {OpType::SCATTER, "scatter", options.asyncOp, options.timeout},
             output.device().index());
-  const at::Tensor joined = gives ? Joined(inputs[0]) : at::Tensor();
+  const at::Tensor joined = gives ? call.Joined(inputs[0]) : at::Tensor();
   const at::Tensor result = call.DenseResult(output, false);
   call.Describe(result);
   call.description().root = root;
@@ -269,7 +275,7 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::reduce_scatter(
   Call call(*this, {OpType::REDUCE_SCATTER, "reduce_scatter", options.asyncOp, options.timeout},
             output.device().index());
   const Plan plan = PlanOf(options.reduceOp, output.scalar_type(), call.description());
-  const at::Tensor joined = Joined(inputs[0]);
+  const at::Tensor joined = call.Joined(inputs[0]);
   const at::Tensor result = call.DenseResult(output, false);
   call.Describe(joined);
   call.Submit([plan, in = Address(joined), out = Address(result),
@@ -284,10 +290,10 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::reduce_scatter_tensor_coalesced(
   TORCH_CHECK_VALUE(outputs.size() == inputs.size() && !inputs.empty(),
                     "reduce_scatter_tensor_coalesced: ", outputs.size(), " outputs for ",
                     inputs.size(), " inputs");
-  WorkPtr work;
+  std::vector<WorkPtr> works;
   for (size_t i = 0; i < inputs.size(); ++i)
-    work = _reduce_scatter_base(outputs[i], inputs[i], options);
-  return work;
+    works.push_back(_reduce_scatter_base(outputs[i], inputs[i], options));
+  return Together(std::move(works));
 }
 
 namespace {
@@ -348,13 +354,13 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::alltoall(Tensors& outputs, Tenso
   }
   Call call(*this, {OpType::ALLTOALL, kName, options.asyncOp, options.timeout},
             inputs[0].device().index());
-  const at::Tensor joined = Joined(inputs);
+  const at::Tensor joined = call.Joined(inputs);
   const at::Tensor flat = at::empty({elements}, outputs[0].options());
   call.Describe(joined, false);
   call.Submit([in = Address(joined), out = Address(flat), in_bytes, out_bytes](const Round& round) {
     AllToAll(round, in, in_bytes, out, out_bytes);
   });
-  Spread(flat, outputs);
+  call.Spread(flat, outputs);
   return call.Finish(outputs);
 }
 

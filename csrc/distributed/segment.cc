@@ -17,6 +17,7 @@ std::string Text(const Description& d) {
   if (d.sequence == 0) return "none";
   std::string out = StrCat(d.collective, " number ", d.sequence);
   if (d.dtype[0] != 0) out += StrCat(" of ", d.elements, " elements of ", d.dtype);
+  if (d.shape[0] != 0) out += StrCat(", shape ", d.shape);
   if (d.reduction[0] != 0) out += StrCat(", ", d.reduction);
   if (d.root >= 0) out += StrCat(", root ", d.root);
   return out;
@@ -55,7 +56,13 @@ void Segment::WaitForAll(const Description& description, bool compare, Clock::ti
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
     WaitForRank(peer, description, deadline);
-    if (compare) Compare(peer, description);
+    if (!compare) continue;
+    Compare(peer, description);
+    // It had come, and gave up: this rank is not to go on as if the group were whole.
+    if (peers_.Failed(peer)) {
+      NEURON_THROW(kFailedExecution, "rank ", rank_, " gives up ", Text(description), ": ",
+                   *peers_.Trouble(peer));
+    }
   }
 }
 
@@ -72,9 +79,8 @@ void Segment::WaitForRank(int peer, const Description& description, Clock::time_
       CheckPeer(peer, description);
       const auto now = Clock::now();
       if (now >= deadline) {
-        NEURON_THROW(kFailedExecution, "rank ", rank_, " timed out in ", Text(description),
-                     ": rank ", peer, " did not come; its last collective is ",
-                     Text(header.description[seen % 2]));
+        NEURON_THROW(kFailedExecution, "rank ", rank_, " timed out in ", Text(description), ": ",
+                     Missing());
       }
       FutexWait(header.arrived, seen, std::min<Clock::duration>(kPeerCheck, deadline - now));
     }
@@ -83,6 +89,18 @@ void Segment::WaitForRank(int peer, const Description& description, Clock::time_
     throw;
   }
   header.waiters.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+std::string Segment::Missing() const {
+  std::string out;
+  for (int peer = 0; peer < size_; ++peer) {
+    const RankHeader& header = Header(peer);
+    const uint32_t seen = header.arrived.load(std::memory_order_acquire);
+    if (peer == rank_ || static_cast<int32_t>(seen - static_cast<uint32_t>(step_)) >= 0) continue;
+    out += StrCat(out.empty() ? "" : "; ", "rank ", peer, " did not come; its last collective is ",
+                  Text(header.description[seen % 2]));
+  }
+  return out;
 }
 
 void Segment::CheckPeer(int peer, const Description& description) const {
@@ -97,11 +115,11 @@ void Segment::CheckPeer(int peer, const Description& description) const {
 
 void Segment::Compare(int peer, const Description& own) const {
   const Description& other = Header(peer).description[step_ % 2];
-  const bool same = std::strcmp(own.collective, other.collective) == 0 &&
-                    std::strcmp(own.dtype, other.dtype) == 0 &&
-                    std::strcmp(own.reduction, other.reduction) == 0 &&
-                    own.sequence == other.sequence && own.root == other.root &&
-                    (own.uniform == 0 || own.elements == other.elements);
+  const bool same =
+      std::strcmp(own.collective, other.collective) == 0 &&
+      std::strcmp(own.dtype, other.dtype) == 0 && std::strcmp(own.shape, other.shape) == 0 &&
+      std::strcmp(own.reduction, other.reduction) == 0 && own.sequence == other.sequence &&
+      own.root == other.root && (own.uniform == 0 || own.elements == other.elements);
   if (!same) {
     NEURON_THROW(kFailedExecution, "ranks do not agree: rank ", rank_, " is in ", Text(own),
                  "; rank ", peer, " is in ", Text(other));

@@ -15,6 +15,7 @@ namespace neuron::distributed {
 struct Description {
   char collective[24] = {};  // "all_reduce"
   char dtype[16] = {};       // "BFloat16"
+  char shape[64] = {};       // "[2, 3]"; empty unless TORCH_DISTRIBUTED_DEBUG=DETAIL
   char reduction[16] = {};   // "SUM"; empty if it does not reduce
   uint64_t sequence = 0;     // number of the collective in its group, from 1
   int64_t elements = 0;      // of the input; compared only if `uniform`
@@ -55,6 +56,8 @@ class Segment {
  private:
   struct RankHeader;
   RankHeader& Header(int rank) const;
+  // "rank 1 did not come; its last collective is ...", for each that is missing.
+  std::string Missing() const;
   void WaitForRank(int peer, const Description& description,
                    std::chrono::steady_clock::time_point deadline);
   void CheckPeer(int peer, const Description& description) const;

@@ -21,14 +21,13 @@ c10::intrusive_ptr<Future> FutureOf(const std::vector<at::Tensor>& outputs, int 
   return future;
 }
 
-// Throws after `timeout`, and what the outcome failed with.
+// Throws after `timeout`.
 void WaitInCaller(const Outcome& outcome, std::chrono::milliseconds timeout,
                   const std::string& text) {
   const bool forever = timeout == kNoTimeout;
   const bool done = outcome.Wait(forever ? std::nullopt : std::optional(timeout));
   TORCH_CHECK_WITH(DistBackendError, done, text, " did not end within ", timeout.count(),
                    " ms, the timeout of this wait");
-  outcome.Check();
 }
 
 }  // namespace
@@ -48,19 +47,31 @@ NeuronWork::NeuronWork(int rank, c10d::OpType type, uint64_t sequence, std::stri
       future_(FutureOf(outputs_, stream.device())) {}
 
 void NeuronWork::synchronize() {
-  outcome_->Check();
   aten::Guarded([&] {
     runtime::Stream& current = runtime::CurrentStream(stream_.device());
-    if (&current == &stream_) return;
-    if (done_->Query()) return outcome_->Check();
-    current.queue().WaitFor(*done_);
+    if (&current != &stream_) current.queue().WaitFor(*done_);
   });
+}
+
+// The streams hold the failure too: whoever is told by the caller's wait is not told again by them.
+void NeuronWork::RaiseOnce() {
+  std::exception_ptr error = outcome_->error();
+  if (error == nullptr) return;
+  for (runtime::Stream* stream : {&runtime::CurrentStream(stream_.device()), &stream_}) {
+    try {
+      aten::Guarded([&] { stream->queue().Synchronize(); });
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  std::rethrow_exception(error);
 }
 
 bool NeuronWork::wait(std::chrono::milliseconds timeout) {
   synchronize();
   if (!blocking_ && timeout == kNoTimeout) return true;
   WaitInCaller(*outcome_, timeout, text_);
+  RaiseOnce();
   done_->Wait();  // copies to outputs with gaps
   return true;
 }
@@ -114,7 +125,10 @@ void TransferWork::synchronize() {
 
 bool TransferWork::wait(std::chrono::milliseconds timeout) {
   synchronize();
-  if (any_source_ || timeout != kNoTimeout) WaitInCaller(*outcome_, timeout, text_);
+  if (any_source_ || timeout != kNoTimeout) {
+    WaitInCaller(*outcome_, timeout, text_);
+    outcome_->Check();
+  }
   return true;
 }
 

@@ -27,7 +27,7 @@ class NeuronWork final : public c10d::Work {
   bool isSuccess() const override { return done_->Query() && outcome_->error() == nullptr; }
   std::exception_ptr exception() const override { return outcome_->error(); }
   std::vector<at::Tensor> result() override { return outputs_; }
-  // The current stream waits; if the collective failed, it throws here or in that stream.
+  // The current stream waits; if the collective failed, that stream has failed with it.
   void synchronize() override;
   void blockCurrentStream() override { synchronize(); }
   // As synchronize; the caller waits too if it gave a timeout, or for a barrier.
@@ -36,6 +36,8 @@ class NeuronWork final : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_; }
 
  private:
+  void RaiseOnce();
+
   const uint64_t sequence_;
   const std::string text_;
   runtime::Stream& stream_;
@@ -61,7 +63,8 @@ class TransferWork final : public c10d::Work {
   std::vector<at::Tensor> result() override { return output_; }
   // Of a finished receive. Throws before, and for a send.
   int sourceRank() const override;
-  // As NeuronWork's. A tensor with gaps is filled here, in the current stream.
+  // The current stream waits; a failure is thrown here or in that stream. A tensor with gaps is
+  // filled here, in the current stream.
   void synchronize() override;
   void blockCurrentStream() override { synchronize(); }
   // The caller waits too if it gave a timeout, or if any rank may be the source.

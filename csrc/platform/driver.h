@@ -34,7 +34,8 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual bool Query() const = 0;
-  // Blocks the calling thread. Never throws what the queue's work threw.
+  // Blocks the calling thread. Never throws what the queue's work threw; in the main thread it may
+  // throw what the handler of a signal threw, at its end.
   virtual void Wait() = 0;
   // Nanoseconds of a monotonic clock at which the queue reached the point; 0 before that, or if the
   // event was created without timing.

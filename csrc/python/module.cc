@@ -16,6 +16,19 @@
 #include "python/kernel_bindings.h"
 #include "python/neff_bindings.h"
 #include "python/platform_bindings.h"
+#include "support/interrupt.h"
+
+namespace {
+
+// What the handlers of pending signals raised: KeyboardInterrupt, for one.
+std::exception_ptr RunSignalHandlers() {
+  if (Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0) return nullptr;
+  const pybind11::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return nullptr;
+  return std::make_exception_ptr(pybind11::error_already_set());
+}
+
+}  // namespace
 
 PYBIND11_MODULE(_C, m) {
   using namespace neuron;
@@ -28,6 +41,7 @@ PYBIND11_MODULE(_C, m) {
   host::RegisterHostDriver(compiler::HostCompiler);
   aten::RegisterDevice();
   aten::RegisterOps();
+  interrupt::SetCheck(RunSignalHandlers);
   BindDevice(m);
   BindCompiler(m);
   BindPlatform(m);

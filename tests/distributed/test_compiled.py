@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 
-Run = Callable[..., list[subprocess.CompletedProcess[str]]]
+Ranks = Callable[..., list[str]]
 
 
-def test_each_collective_in_one_graph(run_ranks: Run) -> None:
-    run_ranks(
+def test_each_collective_in_one_graph(ranks: Ranks) -> None:
+    ranks(
         """
 import torch.distributed._functional_collectives as fc
 from torch._dynamo.utils import counters
@@ -39,9 +38,9 @@ for name, function in functions.items():
     )
 
 
-def test_training_step_is_one_graph_each_way(run_ranks: Run) -> None:
+def test_training_step_is_one_graph_each_way(ranks: Ranks) -> None:
     """Tensor parallelism with a norm between the layers, whose statistics the backward keeps."""
-    run_ranks(
+    ranks(
         """
 import torch.nn as nn
 from torch._dynamo.utils import counters
@@ -59,6 +58,7 @@ model.zero_grad()
 plan = {"0": ColwiseParallel(), "2": RowwiseParallel(),
         "4": ColwiseParallel(), "6": RowwiseParallel()}
 parallel = parallelize_module(model.to("neuron"), init_device_mesh("neuron", (size,)), plan)
+counters.clear()
 compiled = torch.compile(parallel, backend="neuron", fullgraph=True, dynamic=False)
 got = compiled(x.to("neuron"))
 got.square().mean().backward()

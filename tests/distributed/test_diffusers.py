@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-Run = Callable[..., list[subprocess.CompletedProcess[str]]]
+Ranks = Callable[..., list[str]]
 ROOT = Path(__file__).resolve().parents[2]
 
 MODELS = {
@@ -49,9 +49,9 @@ inputs = dict(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_enable_parallelism_of_a_model_in_memory(run_ranks: Run, name: str) -> None:
+def test_enable_parallelism_of_a_model_in_memory(ranks: Ranks, name: str) -> None:
     """Eager and as one graph, against the whole model on the CPU."""
-    run_ranks(
+    ranks(
         "import diffusers\ntorch.manual_seed(0)\n"
         + MODELS[name]
         + """

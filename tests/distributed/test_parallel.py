@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 
-Run = Callable[..., list[subprocess.CompletedProcess[str]]]
+Ranks = Callable[..., list[str]]
 
 
-def test_training_follows_one_process(run_ranks: Run) -> None:
-    run_ranks(
+def test_training_follows_one_process(ranks: Ranks) -> None:
+    ranks(
         """
 import torch.nn as nn
 from torch.distributed.device_mesh import init_device_mesh

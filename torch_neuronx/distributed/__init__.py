@@ -10,6 +10,7 @@ import torch.distributed as dist
 from .._C import device as _runtime
 from .._C import distributed as _C
 from ..neuron import _device
+from . import monitored
 
 
 def _own_core(rank: int, size: int) -> None:
@@ -39,3 +40,4 @@ def register() -> None:
     """Makes ``init_process_group("neuron")`` known; nothing if torch has no torch.distributed."""
     if dist.is_available() and "neuron" not in dist.Backend.backend_list:
         dist.Backend.register_backend("neuron", _create, devices=["neuron"])
+        monitored.install()

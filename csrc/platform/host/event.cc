@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "support/interrupt.h"
+
 namespace neuron::host {
 
 void HostEvent::State::Reach(uint64_t point, bool timing, std::shared_ptr<Failure> kept) {
@@ -19,7 +21,7 @@ void HostEvent::State::Reach(uint64_t point, bool timing, std::shared_ptr<Failur
 
 std::shared_ptr<Failure> HostEvent::State::WaitFor(uint64_t point) {
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return reached >= point; });
+  interrupt::Wait(changed, lock, [&] { return reached >= point; });
   return failure;
 }
 

@@ -35,7 +35,8 @@ class HostEvent final : public platform::Event {
     int64_t time = 0;
     std::shared_ptr<Failure> failure;  // kept by the queue when it passed the last point
     void Reach(uint64_t point, bool timing, std::shared_ptr<Failure> kept);
-    // Returns what the queue had failed with.
+    // Returns what the queue had failed with. Throws what the handler of a signal threw meanwhile,
+    // once the point is reached.
     std::shared_ptr<Failure> WaitFor(uint64_t point);
   };
 

@@ -9,6 +9,7 @@
 #include "kernels/thread_pool.h"
 #include "support/env.h"
 #include "support/error.h"
+#include "support/interrupt.h"
 
 namespace neuron::host {
 namespace {
@@ -216,7 +217,13 @@ void HostQueue::WaitUntilDone(uint64_t count) {
   }
   std::unique_lock lock(mutex_);
   waiters_.fetch_add(1, std::memory_order_seq_cst);
-  done_.wait(lock, [&] { return finished_.load(std::memory_order_seq_cst) >= count; });
+  const auto done = [&] { return finished_.load(std::memory_order_seq_cst) >= count; };
+  try {
+    interrupt::Wait(done_, lock, done);
+  } catch (...) {
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
+    throw;
+  }
   waiters_.fetch_sub(1, std::memory_order_relaxed);
 }
 
