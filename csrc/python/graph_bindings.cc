@@ -140,9 +140,12 @@ void BindGraph(py::module_& m) {
                         const ir::Dims& strides) { self.AddOutput(value.op, strides); })
       .def("text", [](lowering::GraphBuilder& self) { return ir::Print(self.Finish()); })
       .def_property_readonly("random_count", &lowering::GraphBuilder::random_count)
-      .def("compile", [](lowering::GraphBuilder& self) {
-        return std::make_shared<aten::CompiledGraph>(self.Finish(), self.random_count());
-      });
+      .def(
+          "compile",
+          [](lowering::GraphBuilder& self) {
+            return std::make_shared<aten::CompiledGraph>(self.Finish(), self.random_count());
+          },
+          py::call_guard<py::gil_scoped_release>());
   sub.def(
       "compile_text",
       [](const std::string& text, int64_t random_count) {

@@ -90,6 +90,7 @@ def neuron_backend(
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     from .cache import CompiledProgram, compile_graph, torch_cache
+    from .progress import progress
 
     if unknown:
         raise ValueError(
@@ -116,5 +117,5 @@ def neuron_backend(
         decompositions=_Decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )
-    with torch_cache():
+    with torch_cache(), progress.compiling(name):
         return backend(gm, example_inputs)

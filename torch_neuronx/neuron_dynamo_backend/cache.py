@@ -27,6 +27,7 @@ from . import records
 from .artifact import NeffArtifact
 from .partition import build_program
 from .program import NotPortable, Program
+from .progress import progress
 
 _counter = itertools.count()
 
@@ -79,7 +80,9 @@ class CompiledProgram(OutputCode):
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         """After loading: the same program in this process."""
         counters["neuron"]["graphs_loaded"] += 1
-        self.program.load()
+        with progress.compiling(self.program.name):
+            self.program.load()
+            progress.add(self.program)
         self._run = self.program.runner()
         self._recorded = False
 
@@ -95,8 +98,10 @@ def compile_graph(
     name = f"{model}_{number}"
     _C.compiler.write_stage(name, "0_fx.py", gm.print_readable(print_output=False))
     counters["neuron"]["graphs_compiled"] += 1
-    with records.compiling(records.open_record(gm, number, name, model)) as record:
+    record = records.open_record(gm, number, name, model)
+    with progress.compiling(name), records.compiling(record):  # backward: when it first runs
         program = build_program(gm, name)
+        progress.add(program)
         record.close(program)
     return CompiledProgram(program, _save_whole_entries() if lazily else None)
 
