@@ -63,8 +63,10 @@ Gradients FusedAttentionBackward(const at::Tensor& grad_out, const at::Tensor& q
                                  double dropout_p, bool is_causal, const at::Tensor& philox_seed,
                                  const at::Tensor& philox_offset, std::optional<double> scale) {
   if (!grad_out.defined()) return {};
-  TORCH_CHECK_NOT_IMPLEMENTED(!(grad_input_mask[3] && attn_bias.defined()),
-                              "fused attention on neuron has no gradient of the mask: use "
+  const bool wants_bias = grad_input_mask[3] && attn_bias.defined();
+  TORCH_CHECK_NOT_IMPLEMENTED(!wants_bias || dropout_p == 0.0,
+                              "fused attention on neuron with dropout_p=", dropout_p,
+                              " has no gradient of the mask: use "
                               "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)");
   static OpKernel& kernel = GetOpKernel("neuron::attention_backward");
   const auto optional = [](const at::Tensor& tensor) {
@@ -83,7 +85,14 @@ Gradients FusedAttentionBackward(const at::Tensor& grad_out, const at::Tensor& q
                           philox_seed,
                           philox_offset};
   kernel.Run(&stack);
-  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor(), at::Tensor()};
+  at::Tensor bias_gradient;
+  if (wants_bias) {
+    static OpKernel& bias_kernel = GetOpKernel("neuron::attention_bias_gradient");
+    torch::jit::Stack call{grad_out, query, key, value, attn_bias, is_causal, Scale(scale, query)};
+    bias_kernel.Run(&call);
+    bias_gradient = call[0].toTensor();
+  }
+  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor(), bias_gradient};
 }
 
 // The fused op where it computes what is asked for, else PyTorch's composition of matmul and
@@ -96,14 +105,14 @@ int64_t Choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
   };
   const bool dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kBFloat16 ||
                      query.scalar_type() == at::kHalf || query.scalar_type() == at::kDouble;
-  const bool mask = !attn_mask || !attn_mask->defined() || !attn_mask->requires_grad();
+  const bool mask =
+      !attn_mask || !attn_mask->defined() || !attn_mask->requires_grad() || dropout_p == 0.0;
   const bool heads = key.dim() == 4 &&
                      (key.size(1) == query.size(1) ||
                       (enable_gqa && key.size(1) > 0 && query.size(1) % key.size(1) == 0)) &&
                      value.dim() == 4 && value.size(1) == key.size(1);
   const bool batch = heads && key.size(0) == query.size(0) && value.size(0) == query.size(0);
   (void)scale;
-  (void)dropout_p;
   (void)is_causal;
   const bool fused = dtype && is(query) && is(key) && is(value) && batch && mask &&
                      at::globalContext().userEnabledOverrideableSDP();

@@ -45,6 +45,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> AttentionBackwardMeta(
   return {at::empty_like(query), at::empty_like(key), at::empty_like(value)};
 }
 
+at::Tensor AttentionBiasGradientMeta(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                     const at::Tensor&, const at::Tensor& attn_bias, bool, double) {
+  return at::empty(attn_bias.sizes(), attn_bias.options());
+}
+
 at::Tensor ConvolutionWeightGradMeta(const at::Tensor&, const at::Tensor&, const at::Tensor& weight,
                                      at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, int64_t) {
   return at::empty_like(weight);
@@ -86,6 +91,9 @@ TORCH_LIBRARY(neuron, m) {
       "attn_bias, Tensor out, Tensor logsumexp, bool is_causal, float scale, float dropout_p, "
       "Tensor? philox_seed, Tensor? philox_offset) -> (Tensor, Tensor, Tensor)");
   m.def(
+      "attention_bias_gradient(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor "
+      "attn_bias, bool is_causal, float scale) -> Tensor");
+  m.def(
       "convolution_weight_grad(Tensor input, Tensor grad_output, Tensor weight, SymInt[] stride, "
       "SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor");
 }
@@ -98,6 +106,7 @@ TORCH_LIBRARY_IMPL(neuron, Meta, m) {
   m.impl("nonzero", TORCH_FN(NonzeroMeta));
   m.impl("attention", TORCH_FN(AttentionMeta));
   m.impl("attention_backward", TORCH_FN(AttentionBackwardMeta));
+  m.impl("attention_bias_gradient", TORCH_FN(AttentionBiasGradientMeta));
 }
 
 }  // namespace neuron::aten

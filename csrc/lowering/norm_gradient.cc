@@ -141,10 +141,10 @@ Op* BatchNormResult(Context& c, Op* centered, Op* rstd) {
   return y;
 }
 
-// By the batch's own statistics. Results: the normalised batch, its mean and inverse deviation;
-// then the running statistics, moved towards the batch's mean and unbiased variance by `momentum`.
-template <bool kUpdate>
-void LowerBatchNorm(Context& c) {
+// By the batch's own statistics: the normalised batch, its mean and inverse deviation; with
+// `update` also the running statistics, moved towards the batch's mean and unbiased variance by
+// `momentum`.
+std::vector<Op*> NormalizeBatch(Context& c, bool update) {
   auto& b = c.b;
   Op* x = Compute(c, c.T("input"));
   const DType dtype = x->type.dtype;
@@ -156,26 +156,54 @@ void LowerBatchNorm(Context& c) {
   const Dims channels{x->type.dims[1]};
   std::vector<Op*> results{BatchNormResult(c, centered, rstd), b.Reshape(mean, channels),
                            b.Reshape(rstd, channels)};
-  if constexpr (kUpdate) {
-    const int64_t count = x->type.NumElements() / channels[0];
-    Op* unbiased = b.Mul(variance, b.Div(b.Shape(dtype, count), b.Shape(dtype, count - 1)));
-    const auto moved = [&](const char* name, Op* batch) {
-      Op* running = b.Convert(c.T(name), dtype);
-      Op* momentum = c.S("momentum", dtype);
-      Op* kept = b.Mul(running, b.Sub(b.Const(dtype, 1), momentum));
-      return b.Add(kept, b.Mul(b.Reshape(batch, channels), momentum));
-    };
-    results.push_back(moved("running_mean", mean));
-    results.push_back(moved("running_var", unbiased));
-  }
-  c.Return(std::move(results));
+  if (!update) return results;
+  const int64_t count = x->type.NumElements() / channels[0];
+  Op* unbiased = b.Mul(variance, b.Div(b.Shape(dtype, count), b.Shape(dtype, count - 1)));
+  const auto moved = [&](const char* name, Op* batch) {
+    Op* running = b.Convert(c.T(name), dtype);
+    Op* momentum = c.S("momentum", dtype);
+    Op* kept = b.Mul(running, b.Sub(b.Const(dtype, 1), momentum));
+    return b.Add(kept, b.Mul(b.Reshape(batch, channels), momentum));
+  };
+  results.push_back(moved("running_mean", mean));
+  results.push_back(moved("running_var", unbiased));
+  return results;
 }
 
-void LowerBatchNormFixed(Context& c) {
+template <bool kUpdate>
+void LowerBatchNorm(Context& c) {
+  c.Return(NormalizeBatch(c, kUpdate));
+}
+
+// By statistics that are given: the normalised batch, the mean and the inverse deviation.
+std::vector<Op*> NormalizeFixed(Context& c) {
   Op* x = Compute(c, c.T("input"));
-  Op* centered = c.b.Sub(x, PerChannel(c, c.T("running_mean"), x));
+  Op* mean = PerChannel(c, c.T("running_mean"), x);
   Op* rstd = InverseDeviation(c, PerChannel(c, c.T("running_var"), x));
-  c.Return({BatchNormResult(c, centered, rstd)});
+  return {BatchNormResult(c, c.b.Sub(x, mean), rstd), mean, rstd};
+}
+
+void LowerBatchNormFixed(Context& c) { c.Return({NormalizeFixed(c)[0]}); }
+
+// PyTorch's functional forms, for graphs: three results, or five with the new running statistics.
+// Without training the saved statistics, which no gradient needs, are empty on some devices.
+void LowerBatchNormFunctional(Context& c) {
+  auto& b = c.b;
+  const bool update = c.num_results() > 3;
+  const bool may_train = c.op() != "_native_batch_norm_legit_no_training";
+  if (may_train && c.Bool("training")) return c.Return(NormalizeBatch(c, update));
+  std::vector<Op*> results = NormalizeFixed(c);
+  for (size_t i = 1; i < 3; ++i) {
+    const ir::Type& type = c.Result(i);
+    Op* zero = b.Const(results[i]->type.dtype, 0);
+    results[i] =
+        type.NumElements() == 0 ? b.Broadcast(zero, type.dims) : b.Reshape(results[i], type.dims);
+  }
+  if (update) {
+    results.push_back(c.T("running_mean"));
+    results.push_back(c.T("running_var"));
+  }
+  c.Return(std::move(results));
 }
 
 void LowerBatchNormGradient(Context& c) {
@@ -203,6 +231,10 @@ void AddNormGradients(Table& t) {
   t.Add("neuron::batch_norm", LowerBatchNorm<false>);
   t.Add("neuron::batch_norm_update", LowerBatchNorm<true>);
   t.Add("neuron::batch_norm_fixed", LowerBatchNormFixed);
+  for (const char* name :
+       {"_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats",
+        "_native_batch_norm_legit_no_training"})
+    t.Add(name, LowerBatchNormFunctional).graph_only = true;
   t.Add("native_batch_norm_backward", LowerBatchNormGradient);
 }
 

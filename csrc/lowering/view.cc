@@ -132,6 +132,15 @@ void LowerSliceBackward(Context& c) {
                             {{"low", low}, {"high", high}, {"interior", interior}})});
 }
 
+// The functional form: src in self's dtype and shape.
+void LowerCopy(Context& c) {
+  Op* src = c.T("src");
+  if (IsComplex(src->type.dtype) != IsComplex(c.Result().dtype))
+    NEURON_THROW(kUnsupported, "aten::copy of ", Name(src->type.dtype), " to ",
+                 Name(c.Result().dtype));
+  c.Return({src});
+}
+
 void LowerSelectBackward(Context& c) {
   const int64_t dim = WrapDim(c.Int("dim"), c.Result().rank());
   int64_t index = c.Int("index");
@@ -163,6 +172,7 @@ void AddViews(Table& t) {
        {"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims"}) {
     add(name, LowerReshape);
   }
+  add("copy", LowerCopy);
   add("expand", LowerExpand);
   add("permute", LowerPermute);
   add("transpose.int", LowerTransposeInt);

@@ -33,28 +33,6 @@ def check(function, *inputs, fullgraph=True, rtol=1e-5, atol=1e-5):
     torch.testing.assert_close(to("cpu", actual), expected, rtol=rtol, atol=atol)
 
 
-@pytest.fixture
-def building():
-    """Every program is built: none comes from torch's cache, which does not see patched code."""
-    with torch._functorch.config.patch(enable_autograd_cache=False):
-        yield
-
-
-@pytest.fixture
-def steps(monkeypatch, building):
-    """The kinds of steps of the programs that are built."""
-    kinds = []
-    build = partition._build
-
-    def record(*args):
-        program = build(*args)
-        kinds.append([type(s).__name__.removesuffix("Step").lower() for s in program.steps])
-        return program
-
-    monkeypatch.setattr(partition, "_build", record)
-    return kinds
-
-
 def test_graph_without_outputs():
     x = torch.zeros(3, device="neuron")
 

@@ -36,13 +36,14 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import core_aten_decompositions
 
     from .._C import graph
+    from . import foreach
     from .lower import table_name
 
     return {
         op: decomposition
         for op, decomposition in core_aten_decompositions().items()
         if not (isinstance(op, torch._ops.OpOverload) and graph.lowered(table_name(op)))
-    }
+    } | foreach.decompositions()
 
 
 class _Decompositions(Mapping[Any, Callable[..., Any]]):

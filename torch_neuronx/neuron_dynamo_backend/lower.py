@@ -290,10 +290,11 @@ class Lowering:
 
     def attention_backward(self, node: torch.fx.Node) -> list[Any]:
         args = {name: value for name, _, value in self.schema_args(node)}
-        if args["attn_bias"] is not None and args["grad_input_mask"][3]:
-            raise NotLowered(node, describe(node, "the gradient of attention's mask"))
         call = self.attention_args(node, 1)
         for name in ("grad_out", "out", "logsumexp"):
             call[name] = ("tensor", args[name])
-        gradients = self.call_own("neuron::attention_backward", call, node.meta["val"][:3])
-        return [*gradients, None]
+        meta = node.meta["val"]
+        gradients = self.call_own("neuron::attention_backward", call, meta[:3])
+        if args["attn_bias"] is None or not args["grad_input_mask"][3]:
+            return [*gradients, None]
+        return [*gradients, *self.call_own("neuron::attention_bias_gradient", call, meta[3:4])]
