@@ -27,6 +27,7 @@ demo: $(STAMPS)/build $(STAMPS)/requirements-demo
 RANKS ?= 8
 demo-tp: $(STAMPS)/build $(STAMPS)/requirements-demo
 	$(PY) -m torch.distributed.run --nproc_per_node=$(RANKS) examples/tensor_parallel_neuron.py --size small
+	$(PY) -m torch.distributed.run --nproc_per_node=$(RANKS) examples/tensor_parallel_neuron.py --size small --compile
 
 test: lint $(STAMPS)/build $(STAMPS)/requirements-demo
 	$(PY) -m pytest $(PYTEST_ARGS)

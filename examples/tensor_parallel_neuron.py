@@ -18,6 +18,7 @@ import torch.distributed as dist
 from diffusers import Flux2KleinPipeline, Flux2Transformer2DModel, TensorParallelConfig
 from diffusers.utils import logging
 from klein import pipeline_directory
+from PIL import Image
 from torch.distributed.device_mesh import DeviceMesh
 
 
@@ -35,6 +36,18 @@ def load(directory: Path) -> Flux2KleinPipeline:
         directory, transformer=transformer, dtype=torch.bfloat16
     )
     return pipe.to(device)
+
+
+def generate(
+    pipe: Flux2KleinPipeline, prompt: str, height: int, width: int, steps: int
+) -> Image.Image:
+    return pipe(
+        prompt=prompt,
+        height=height,
+        width=width,
+        num_inference_steps=steps,
+        generator=torch.Generator().manual_seed(0),
+    ).images[0]
 
 
 def main() -> None:
@@ -65,13 +78,7 @@ def main() -> None:
         pipe.transformer.compile(backend="neuron", fullgraph=True, dynamic=False)
 
     start = time.perf_counter()
-    image = pipe(
-        prompt=args.prompt,
-        height=args.height,
-        width=args.width,
-        num_inference_steps=args.steps,
-        generator=torch.Generator().manual_seed(0),
-    ).images[0]
+    image = generate(pipe, args.prompt, args.height, args.width, args.steps)
     if rank == 0:
         image.save(args.output)
         seconds = time.perf_counter() - start

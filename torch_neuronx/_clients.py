@@ -3,6 +3,7 @@
 - safetensors refuses ``device="neuron"``: it is given "cpu", and the tensors are moved.
 - accelerate does not ask the device for its memory, so that ``device_map="auto"`` would put
   everything on the CPU; and it leaves a model where it is if its map is one device by number.
+- DTensor and its context parallelism have no rules for the device's fused attention.
 
 A library is changed right after it is imported, or at once if it was imported before; it is never
 imported from here.
@@ -115,10 +116,25 @@ def _patch_accelerate_dispatch(module: ModuleType) -> None:
     module.dispatch_model = dispatch_model
 
 
+def _add_dtensor_attention(module: ModuleType) -> None:
+    from .distributed import attention
+
+    attention.install_strategies(module)
+
+
+def _add_context_parallel(module: ModuleType) -> None:
+    from .distributed import attention
+
+    attention.install_context_parallel(module)
+
+
+_TENSOR = "torch.distributed.tensor"
 _PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "safetensors": _patch_safetensors,
     "accelerate.utils.modeling": _patch_accelerate_memory,
     "accelerate.big_modeling": _patch_accelerate_dispatch,
+    f"{_TENSOR}._ops._matrix_ops": _add_dtensor_attention,
+    f"{_TENSOR}.experimental._context_parallel._attention": _add_context_parallel,
 }
 
 

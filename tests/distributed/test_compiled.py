@@ -70,3 +70,42 @@ for p, gradient in zip(model.parameters(), gradients):
     torch.testing.assert_close(whole.cpu(), gradient, rtol=1e-4, atol=1e-5)
 """
     )
+
+
+def test_work_beside_collectives(ranks: Ranks) -> None:
+    """What a collective neither needs nor gives runs between its issue and its wait."""
+    ranks(
+        """
+import torch.distributed._functional_collectives as fc
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_neuronx.neuron_dynamo_backend.partition import build_program
+from torch_neuronx.neuron_dynamo_backend.program import GraphStep
+group = dist.group.WORLD
+
+def names(function, *inputs):
+    gm = make_fx(function, tracing_mode="fake")(*inputs)
+    program = build_program(gm, "f")
+    return ["graph" if isinstance(s, GraphStep) else s.function._opname for s in program.steps]
+
+def one(x, w):
+    y = fc.all_reduce(x + 1, "sum", group)
+    z = (w * 2) @ w
+    return [y * 3, z.sin()]
+
+def two(x, w):
+    a = fc.all_reduce(x @ w, "sum", group)
+    b = fc.all_gather_tensor(x + 1, 0, group)
+    c = fc.all_reduce(a * 2, "max", group)
+    return [b + 1, c + 1, (w @ w) @ w, w + 1]
+
+x, w = torch.randn(8, 8, device="neuron"), torch.randn(8, 8, device="neuron")
+got = names(one, x, w)
+assert got == ["graph", "all_reduce", "graph", "wait_tensor", "graph"], got
+got = names(two, x, w)
+assert got[:5] == ["graph", "all_reduce", "all_gather_into_tensor", "graph", "wait_tensor"], got
+for function in (one, two):
+    compiled = torch.compile(function, backend="neuron", fullgraph=True, dynamic=False)
+    for a, b in zip(compiled(x, w), function(x, w)):
+        torch.testing.assert_close(a, b + 0, rtol=0, atol=0)
+"""
+    )

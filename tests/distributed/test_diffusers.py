@@ -76,24 +76,36 @@ assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"], 
     )
 
 
-def test_example_makes_the_single_device_image(tmp_path: Path) -> None:
-    """Streamed from files, eager and compiled; each run is a launcher with its ranks."""
-
-    def image(ranks: int, *options: str) -> np.ndarray:
-        output = tmp_path / f"{ranks}{'_'.join(options)}.png"
-        subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-            + [f"--nproc_per_node={ranks}", "examples/tensor_parallel_neuron.py", "--size=tiny"]
-            + [f"--model={tmp_path / 'model'}", "--height=64", "--width=64", "--steps=2"]
-            + [f"--output={output}", *options],
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            check=True,
-            timeout=150,
-        )
-        return np.asarray(Image.open(output)).astype(int)
-
-    single = image(1)
-    for other in (image(2), image(2, "--compile")):
+def test_example_makes_the_single_device_image(ranks: Ranks, tmp_path: Path) -> None:
+    """Streamed from files: compiled by the launcher, eager and whole by ranks that live already."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command += ["examples/tensor_parallel_neuron.py", "--size=tiny", "--height=64", "--width=64"]
+    command += ["--steps=2", f"--model={tmp_path / 'model'}", f"--output={tmp_path / '0.png'}"]
+    subprocess.run(
+        [*command, "--prompt=A cactus", "--compile"],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=True,
+        timeout=150,
+    )
+    ranks(
+        f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, "examples")
+import tensor_parallel_neuron as example
+path = Path({str(tmp_path)!r})
+directory = example.pipeline_directory(path / "model", "tiny")
+pipe = example.load(directory)
+image = example.generate(pipe, "A cactus", 64, 64, 2)
+if rank == 0:
+    image.save(path / "1.png")
+    pipe = example.Flux2KleinPipeline.from_pretrained(directory, dtype=torch.bfloat16)
+    example.generate(pipe.to("neuron"), "A cactus", 64, 64, 2).save(path / "single.png")
+"""
+    )
+    single = np.asarray(Image.open(tmp_path / "single.png")).astype(int)
+    for name in ("0.png", "1.png"):
+        other = np.asarray(Image.open(tmp_path / name)).astype(int)
         # bf16 rounds the sums of two halves elsewhere: as far apart as two CPUs' bf16 images.
         assert abs(other - single).max() <= 12 and abs(other - single).mean() <= 1.25

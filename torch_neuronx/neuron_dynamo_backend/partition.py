@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from .. import _C
 from .lower import Lowering, NotLowered, UnsupportedOp, describe, in_table, is_symbolic
+from .overlap import is_wait, spread
 from .program import INSTEAD, Branch, CallStep, GraphStep, Program, Slot, on_device
 from .records import timed
 
@@ -66,7 +67,7 @@ def is_tensor(node: Node) -> bool:
 class _Cut:
     """Which nodes are compiled together, and which run between the executables.
 
-    Stage k is executable k followed by the eager calls that need it.
+    Stage k is executable k followed by the eager calls that need it; overlap.py may split it.
     """
 
     compiled: dict[int, list[Node]] = field(default_factory=dict)
@@ -108,6 +109,8 @@ def _cut(gm: GraphModule, eager: set[Node]) -> _Cut:
             stage = max([0, *compiled_in, *(s + 1 for s in eager_in)])
             cut.compiled.setdefault(stage, []).append(node)
         cut.stages[node] = stage
+    if any(is_wait(node) for node in eager):
+        cut.compiled, cut.eager = spread(cut.compiled, cut.eager, is_ordered)
     return cut
 
 
