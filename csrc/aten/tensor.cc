@@ -115,9 +115,22 @@ void RecordStream(at::Tensor& self, c10::Stream stream) {
   if (self.numel() > 0) Allocator()->recordStream(self.storage().data_ptr(), stream);
 }
 
+// Lets `parameter.data = moved` work between the CPU and the device, as it does for CUDA:
+// Module.to() then keeps its parameters' identity, and an optimizer made before goes on with them.
+bool HasCompatibleShallowCopyType(const at::Tensor& self, const at::Tensor& from) {
+  const auto is_dense = [](const at::Tensor& tensor) {
+    constexpr c10::DispatchKeySet kBackends(
+        {c10::BackendComponent::CPUBit, c10::BackendComponent::PrivateUse1Bit});
+    return tensor.key_set().has(c10::DispatchKey::Dense) && tensor.key_set().has_any(kBackends);
+  };
+  return (is_dense(self) && is_dense(from)) ||
+         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(HasCompatibleShallowCopyType));
   m.impl("empty.memory_format", TORCH_FN(Empty));
   m.impl("empty_strided", TORCH_FN(EmptyStrided));
   m.impl("resize_", TORCH_FN(Resize));

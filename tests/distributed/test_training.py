@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.distributed.conftest import ROOT
 
 Ranks = Callable[..., list[str]]
 
@@ -225,3 +230,47 @@ for _ in range(llama.STEPS):
 check(torch.tensor(means))
 """
     )
+
+
+def test_accelerate(tmp_path: Path) -> None:
+    """Its launcher, on two ranks."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import torch
+from accelerate import Accelerator
+from llama import Llama, check, loss_of, tokens, STEPS
+from torch.utils.data import DataLoader, TensorDataset
+
+accelerator = Accelerator()
+assert accelerator.num_processes == 2 and accelerator.device.type == "neuron", accelerator.state
+model = Llama()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+data = DataLoader(TensorDataset(*tokens()), batch_size=2)
+model, optimizer, data = accelerator.prepare(model, optimizer, data)
+means = []
+for _ in range(STEPS):
+    for x, y in data:
+        loss = loss_of(model(x), y)
+        optimizer.zero_grad()
+        accelerator.backward(loss)
+        optimizer.step()
+        means.append(accelerator.gather(loss.detach().reshape(1)).mean().item())
+check(torch.tensor(means))
+accelerator.wait_for_everyone()
+accelerator.print("followed")
+accelerator.end_training()
+"""
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "accelerate.commands.launch", "--num_processes=2"]
+        + ["--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no", str(script)],
+        cwd=ROOT,
+        env=os.environ
+        | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "tests/distributed")}
+        | {"HF_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert result.returncode == 0 and "followed" in result.stdout, result.stderr
