@@ -5,6 +5,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
 #include "aten/op_kernel.h"
@@ -112,7 +113,12 @@ at::Tensor& IndexPut(at::Tensor& self, const OptionalTensors& indices, const at:
   }
   const OptionalTensors expanded = ExpandIndices(self, indices);
   static OpKernel& kernel = GetOpKernel("neuron::index_put_");
+  // Pairs of real numbers are indexed as the numbers are, and added as they are.
   torch::jit::Stack stack{self, expanded, source, accumulate};
+  if (self.is_complex()) {
+    stack[0] = at::view_as_real(self);
+    stack[2] = at::view_as_real(source.resolve_conj());
+  }
   kernel.Run(&stack);
   return self;
 }

@@ -5,6 +5,7 @@
 #include <ATen/core/List.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "aten/call_site.h"
@@ -54,7 +55,11 @@ void AddNumber(const c10::IValue& value, bool is_static, Hasher& hasher) {
   hasher.Add(kNumber | kind << 8);
   if (scalar.isComplex()) return;
   const double number = scalar.toDouble();
-  if (is_static || IsCommon(number)) hasher.Add(Bits(number));
+  if (is_static || IsCommon(number)) return hasher.Add(Bits(number));
+  // Meta kernels, which only a new key asks, refuse numbers by their sign, or probabilities
+  // above 1.
+  hasher.Add(static_cast<uint64_t>(number < 0) | static_cast<uint64_t>(number > 1) << 1 |
+             static_cast<uint64_t>(std::isnan(number)) << 2);
 }
 
 uint64_t ScalarWord(const at::Scalar& scalar) {

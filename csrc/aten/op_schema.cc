@@ -69,8 +69,10 @@ OpSchema OpSchema::Analyze(const c10::FunctionSchema& schema, const lowering::En
     spec.kind = KindOf(arg);
     spec.written = arg.alias_info() != nullptr && arg.alias_info()->isWrite();
     spec.output_only = spec.written && arg.kwarg_only();
-    spec.is_static = std::find(entry.static_args.begin(), entry.static_args.end(), arg.name()) !=
-                     entry.static_args.end();
+    // Without code nothing is saved by leaving numbers open, and meta kernels check their values.
+    spec.is_static = entry.lower == nullptr ||
+                     std::find(entry.static_args.begin(), entry.static_args.end(), arg.name()) !=
+                         entry.static_args.end();
     if (spec.written && spec.kind != ArgKind::kTensor && !library) {
       NEURON_THROW(kUnsupported, "written argument '", arg.name(), "' of type ", arg.type()->str());
     }

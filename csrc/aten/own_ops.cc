@@ -64,8 +64,13 @@ at::Tensor& IndexPutMeta(at::Tensor& self, const c10::List<std::optional<at::Ten
   return self;
 }
 
+// Laid out as on PyTorch's own devices: the positions along one dimension are together.
 at::Tensor NonzeroMeta(const at::Tensor& self, int64_t count) {
-  return at::empty({count, self.dim()}, self.options().dtype(at::kLong));
+  return at::empty({self.dim(), count}, self.options().dtype(at::kLong)).t();
+}
+
+at::Tensor& IntegersMeta(at::Tensor& self, int64_t, int64_t, std::optional<at::Generator>) {
+  return self;
 }
 
 }  // namespace
@@ -83,6 +88,9 @@ TORCH_LIBRARY(neuron, m) {
       "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate) -> "
       "Tensor(a!)");
   m.def("nonzero(Tensor self, SymInt count) -> Tensor");
+  m.def(
+      "integers_(Tensor(a!) self, int base, int range, *, Generator? generator=None) -> "
+      "Tensor(a!)");
   m.def(
       "attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool is_causal, float "
       "scale, float dropout_p, Tensor? philox_seed, Tensor? philox_offset) -> (Tensor, Tensor)");
@@ -104,6 +112,7 @@ TORCH_LIBRARY_IMPL(neuron, Meta, m) {
   m.impl("index", TORCH_FN(IndexMeta));
   m.impl("index_put_", TORCH_FN(IndexPutMeta));
   m.impl("nonzero", TORCH_FN(NonzeroMeta));
+  m.impl("integers_", TORCH_FN(IntegersMeta));
   m.impl("attention", TORCH_FN(AttentionMeta));
   m.impl("attention_backward", TORCH_FN(AttentionBackwardMeta));
   m.impl("attention_bias_gradient", TORCH_FN(AttentionBiasGradientMeta));

@@ -12,7 +12,8 @@ namespace {
 
 struct Registered {
   OpKernel* kernel;
-  c10::RegistrationHandleRAII handle;
+  std::unique_ptr<OpKernel> owned;  // unless the dispatcher has it
+  std::optional<c10::RegistrationHandleRAII> handle;
 };
 
 std::map<std::string, Registered>& Kernels() {
@@ -27,6 +28,10 @@ c10::OperatorName ParseName(const std::string& name) {
   const size_t dot = full.find('.');
   if (dot == std::string::npos) return {full, ""};
   return {full.substr(0, dot), full.substr(dot + 1)};
+}
+
+std::string FullName(const c10::OperatorName& name) {
+  return name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
 }
 
 // Same arguments as the functional form, plus out= ones.
@@ -63,18 +68,40 @@ bool IsInPlaceFormOf(const c10::FunctionSchema& in_place, const c10::FunctionSch
 void Register(const c10::OperatorHandle& op, const lowering::Entry& entry,
               const LibraryOp* library) {
   const c10::OperatorName& name = op.operator_name();
-  const std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
+  const std::string full = FullName(name);
   if (Kernels().contains(full)) return;
   auto kernel = std::make_unique<OpKernel>(op, entry, library);
   OpKernel* raw = kernel.get();
-  Kernels().emplace(
-      full, Registered{raw, c10::Dispatcher::singleton().registerImpl(
-                                name, c10::DispatchKey::PrivateUse1,
-                                c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
-                                std::nullopt, nullptr, "torch_neuronx")});
+  if (entry.called) {
+    Kernels().emplace(full, Registered{raw, std::move(kernel), std::nullopt});
+    return;
+  }
+  Kernels().emplace(full,
+                    Registered{raw, nullptr,
+                               c10::Dispatcher::singleton().registerImpl(
+                                   name, c10::DispatchKey::PrivateUse1,
+                                   c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+                                   std::nullopt, nullptr, "torch_neuronx")});
 }
 
-void RegisterForms(const lowering::Entry& entry) {
+using Overloads = std::map<std::string, std::vector<std::string>>;
+
+// The in-place and out= forms of an op; the latter have names of many kinds ("grad_input", "L").
+std::vector<c10::OperatorHandle> FormsOf(const c10::OperatorHandle& op,
+                                         const Overloads& overloads) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const c10::OperatorName& base = op.operator_name();
+  std::vector<c10::OperatorHandle> forms;
+  const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name});
+  if (in_place && IsInPlaceFormOf(in_place->schema(), op.schema())) forms.push_back(*in_place);
+  for (const std::string& overload : overloads.at(base.name)) {
+    const auto out = dispatcher.findSchema({base.name, overload});
+    if (out && IsOutFormOf(out->schema(), op.schema())) forms.push_back(*out);
+  }
+  return forms;
+}
+
+void RegisterForms(const lowering::Entry& entry, const Overloads& overloads) {
   auto& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorName base = ParseName(entry.name);
   const auto op = dispatcher.findSchema(base);
@@ -87,16 +114,9 @@ void RegisterForms(const lowering::Entry& entry) {
     Register(*form, entry, library);
   }
   if (base.name.back() == '_' || base.name.starts_with("neuron::")) return;
-  const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name});
-  if (in_place && IsInPlaceFormOf(in_place->schema(), op->schema()))
-    Register(*in_place, entry, library);
-  std::vector<std::string> overloads{"out"};
-  if (!base.overload_name.empty()) overloads.insert(overloads.begin(), base.overload_name + "_out");
-  for (const std::string& overload : overloads) {
-    const auto out = dispatcher.findSchema({base.name, overload});
-    if (!out || !IsOutFormOf(out->schema(), op->schema())) continue;
-    Register(*out, entry, library);
-    break;
+  for (const c10::OperatorHandle& form : FormsOf(*op, overloads)) {
+    // PyTorch composes generated forms of the functional one and a copy; they lack meta kernels.
+    if (!form.hasTag(at::Tag::generated)) Register(form, entry, library);
   }
 }
 
@@ -106,24 +126,15 @@ bool HasCpuKernel(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
-// out= forms have names of many kinds here ("grad_input", "L"): each overload of the name is asked.
-void RegisterLibraryForms(const LibraryOp& library,
-                          const std::map<std::string, std::vector<std::string>>& overloads) {
+void RegisterLibraryForms(const LibraryOp& library, const Overloads& overloads) {
   static const lowering::Entry no_lowering;
-  auto& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorName base = ParseName(std::string(library.name));
-  const auto op = dispatcher.findSchema(base);
+  const auto op = c10::Dispatcher::singleton().findSchema(base);
   NEURON_CHECK(op.has_value(), "PyTorch has no operator ", library.name);
-  if (Kernels().contains(base.name + (base.overload_name.empty() ? "" : "." + base.overload_name)))
-    return;
+  if (Kernels().contains(FullName(base))) return;
   if (HasCpuKernel(*op)) Register(*op, no_lowering, &library);
-  if (const auto in_place = dispatcher.findSchema({base.name + "_", base.overload_name});
-      in_place && HasCpuKernel(*in_place))
-    Register(*in_place, no_lowering, &library);
-  for (const std::string& overload : overloads.at(base.name)) {
-    const auto form = dispatcher.findSchema({base.name, overload});
-    if (form && HasCpuKernel(*form) && IsOutFormOf(form->schema(), op->schema()))
-      Register(*form, no_lowering, &library);
+  for (const c10::OperatorHandle& form : FormsOf(*op, overloads)) {
+    if (HasCpuKernel(form)) Register(form, no_lowering, &library);
   }
 }
 
@@ -136,12 +147,12 @@ OpKernel& GetOpKernel(const std::string& name) {
 }
 
 void RegisterOps() {
-  for (const auto& [name, entry] : lowering::Table::Get().entries()) {
-    if (!entry.graph_only) RegisterForms(entry);
-  }
-  std::map<std::string, std::vector<std::string>> overloads;
+  Overloads overloads;
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames())
     overloads[name.name].push_back(name.overload_name);
+  for (const auto& [name, entry] : lowering::Table::Get().entries()) {
+    if (!entry.graph_only) RegisterForms(entry, overloads);
+  }
   for (const LibraryOp& library : LibraryOps()) RegisterLibraryForms(library, overloads);
 }
 

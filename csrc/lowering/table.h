@@ -25,6 +25,8 @@ struct Entry {
   bool moves_only = false;
   // Used for whole graphs only: in eager PyTorch's own kernel does it (views, factories).
   bool graph_only = false;
+  // Eager's kernel is one of csrc/aten, which checks what it is given and calls this one.
+  bool called = false;
   // Complex tensors arrive as real ones with a last dimension of 2 (real, imaginary).
   bool complex_as_pairs = false;
   // Extra forms that do not follow from the name, "aten overload" each.

@@ -155,3 +155,26 @@ def _double(options):
         name: (x.double() if _is_tensor(x) and x.dtype != torch.bool else x)
         for name, x in options.items()
     }
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("masks", ["none", "src", "padding", "both"])
+def test_encoder_layer(norm_first, masks):
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(
+        16, 2, 24, activation="gelu", batch_first=True, norm_first=norm_first
+    ).eval()
+    x = torch.randn(3, 7, 16)
+    options = {}
+    if masks in ("src", "both"):
+        options["src_mask"] = torch.ones(7, 7, dtype=torch.bool).triu(1)
+    if masks in ("padding", "both"):
+        options["src_key_padding_mask"] = torch.arange(7) >= torch.tensor([[7], [4], [6]])
+    with torch.no_grad():
+        expected = layer(x, **options)
+        layer.to("neuron")
+        torch_neuronx.clear_op_tracking()
+        out = layer(x.to("neuron"), **{k: v.to("neuron") for k, v in options.items()})
+    assert torch_neuronx.get_fallback_ops() == []
+    assert "neuron::attention" in torch_neuronx.get_executed_ops()
+    torch.testing.assert_close(out.cpu(), expected, rtol=2e-5, atol=2e-5)

@@ -47,7 +47,7 @@ def test_errors_of_the_backend(run_python: Callable[..., str]):
         from torch_neuronx.neuron_dynamo_backend import NEFFCompilationError, NEFFExecutionError
         torch._dynamo.config.suppress_errors = False
         try:
-            torch.compile(lambda x: torch.special.i1e(x), backend="neuron")(
+            torch.compile(lambda x: torch.poisson(x), backend="neuron")(
                 torch.ones(3, device="neuron"))
         except Exception as error:
             print(isinstance(getattr(error, "inner_exception", error), NEFFCompilationError))

@@ -90,6 +90,7 @@ explain | function | (function)
 get_executed_ops | function | ()
 get_fallback_counts | function | ()
 get_fallback_ops | function | ()
+get_library_ops | function | ()
 is_neuron_runtime_initialized | function | ()
 metrics | module
 nki_op | function | (name, fn=None, *, mutates_args=())
