@@ -72,11 +72,12 @@ def _load() -> None:
     from .distributed import register
 
     register()
-    from . import _clients, _interchange
+    from . import _clients, _interchange, _threads
     from .neuron_dynamo_backend import artifact  # noqa: F401 (registers itself with torch)
 
     _clients.install()
     _interchange.install()
+    _threads.install()
     atexit.register(_let_threads_finish)
 
 

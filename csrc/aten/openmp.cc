@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include "runtime/device.h"
+
 namespace neuron::aten {
 namespace {
 
@@ -27,7 +29,7 @@ void Set(int threads) {
 OpenMpThreads::OpenMpThreads(bool parallel) {
   at::get_num_threads();  // a thread's first question sets its number; later ones leave it alone
   before_ = Get("omp_get_max_threads");
-  Set(parallel ? Get("omp_get_num_procs") : 1);
+  Set(parallel ? runtime::GetDevice(0).properties().num_threads : 1);
 }
 
 OpenMpThreads::~OpenMpThreads() {

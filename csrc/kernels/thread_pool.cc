@@ -71,11 +71,22 @@ struct Job {
 
 thread_local bool inside_parallel = false;
 
+// What Resize was last called with, for pools that are made later; 0: never.
+std::atomic<int> resized_to{0};
+
 class Pool {
  public:
-  Pool() : size_(NumThreads()), may_spin_(MaySpin()) {}
+  Pool() { Resize(resized_to.load() > 0 ? resized_to.load() : NumThreads()); }
 
-  int size() const { return size_; }
+  int size() const { return size_.load(std::memory_order_relaxed); }
+
+  // More threads start when they are needed; too many stay asleep.
+  void Resize(int n) {
+    std::lock_guard lock(mutex_);
+    size_.store(n, std::memory_order_relaxed);
+    may_spin_.store(MaySpin(), std::memory_order_relaxed);
+    started_all_ = started_ >= n - 1;
+  }
 
   void Run(int64_t n, FunctionRef<void(int64_t)> fn) {
     Job job{fn, n};
@@ -118,31 +129,35 @@ class Pool {
   bool MaySpin() const {
     const char* local = std::getenv("LOCAL_WORLD_SIZE");
     const int cpus = NumCpus();
-    return size_ <= cpus && (local == nullptr || std::atoi(local) * size_ <= cpus);
+    return size() <= cpus && (local == nullptr || std::atoi(local) * size() <= cpus);
   }
 
   // With mutex_ held. If the system gives no more threads, those that there are do the work.
   void Start() {
     while (!started_all_) {
       try {
-        if (started_ < size_ - 1) std::thread([this] { Help(); }).detach();
-        started_all_ = ++started_ >= size_ - 1;
+        if (started_ < size() - 1) {
+          std::thread([this, number = started_] { Help(number); }).detach();
+          ++started_;
+        }
+        started_all_ = started_ >= size() - 1;
       } catch (const std::system_error&) {
         started_all_ = true;
       }
     }
   }
 
-  void Help() {
+  // number: this helper takes part while the pool has more than number + 1 threads.
+  void Help(int number) {
     inside_parallel = true;
     uint64_t seen = 0;
     for (;;) {
       Job* job = nullptr;
-      Await(seen);
+      Await(seen, number < size() - 1);
       {
         std::lock_guard lock(mutex_);
         seen = generation_.load(std::memory_order_relaxed);
-        job = job_;
+        job = number < size() - 1 ? job_ : nullptr;
         if (job != nullptr) job->helpers.fetch_add(1, std::memory_order_relaxed);
       }
       if (job == nullptr) continue;
@@ -151,9 +166,9 @@ class Pool {
     }
   }
 
-  void Await(uint64_t seen) {
+  void Await(uint64_t seen, bool takes_part) {
     const auto changed = [&] { return generation_.load(std::memory_order_seq_cst) != seen; };
-    if (may_spin_) {
+    if (takes_part && may_spin_.load(std::memory_order_relaxed)) {
       const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
       do {
         for (int i = 0; i < 32; ++i) {
@@ -168,9 +183,9 @@ class Pool {
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  const int size_;
-  const bool may_spin_;
   std::mutex mutex_;
+  std::atomic<int> size_{1};
+  std::atomic<bool> may_spin_{false};
   std::condition_variable wake_;
   int started_ = 0;
   bool started_all_ = false;
@@ -203,6 +218,11 @@ ThreadPool& ThreadPool::Get() {
 }
 
 int ThreadPool::size() const { return GetPool().size(); }
+
+void ThreadPool::Resize(int n) {
+  resized_to.store(n);
+  if (Pool* current = pool.load(std::memory_order_acquire)) current->Resize(n);
+}
 
 void ThreadPool::ParallelFor(int64_t n, FunctionRef<void(int64_t)> fn) {
   if (n <= 1 || inside_parallel || size() == 1) {

@@ -16,6 +16,9 @@ class ThreadPool {
   // Threads that take part in ParallelFor, the caller included. At least 1.
   int size() const;
 
+  // From the next ParallelFor on; n >= 1. Results of the kernels do not depend on it.
+  void Resize(int n);
+
   // Calls fn(i) once for every i in [0, n), on the caller and on threads of the pool, and returns
   // when all calls have returned. n items are handed out dynamically, so results must not depend on
   // which thread runs which item. Runs inline when n == 1, size() == 1, or when called from inside

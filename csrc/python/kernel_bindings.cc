@@ -219,6 +219,7 @@ void BindKernels(py::module_& m) {
     return names;
   });
   sub.def("num_threads", [] { return kernels::ThreadPool::Get().size(); });
+  sub.def("set_num_threads", [](int n) { kernels::ThreadPool::Get().Resize(n); }, py::arg("n"));
   sub.def("count_items", &CountItems, py::arg("items"), py::arg("spin") = 0,
           py::arg("nested") = false);
   sub.def("gemm", &RunGemm, py::arg("dtype"), py::arg("batch_m_n_k"), py::arg("a"),

@@ -79,6 +79,51 @@ def test_size_is_within_the_cpus_of_the_process():
     assert run(one + "; print(kernels.num_threads())") == "1"
 
 
+def test_the_pool_can_be_resized():
+    code = """
+import os
+threads = lambda: len(os.listdir("/proc/self/task"))
+def check(size):
+    kernels.set_num_threads(size)
+    assert kernels.num_threads() == size
+    assert all(kernels.count_items(50, 100) == [1] * 50 for _ in range(50))
+kernels.set_num_threads(1)  # before the pool exists
+before = threads()
+check(1)
+assert threads() == before
+for size in (3, 2, 5, 1, 4):
+    check(size)
+assert threads() == before + 4, "never more than the largest size asked for"
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if kernels.num_threads() == 4 and kernels.count_items(9, 9) == [1] * 9 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert run(code, TORCH_NEURONX_HOST_THREADS="4") == "0"
+
+
+def test_torch_set_num_threads_holds_for_the_device():
+    code = """
+import torch
+a = torch.randn(300, 300, device="neuron")
+results = []
+for n in (1, 2, 3):
+    torch.set_num_threads(n)
+    assert torch.get_num_threads() == kernels.num_threads() == n
+    assert torch.neuron.get_device_properties(0).num_threads == n
+    results.append((a @ a + a.softmax(-1)).cpu())
+assert all(torch.equal(results[0], other) for other in results[1:])
+for bad in (0, -1, "2"):
+    try:
+        torch.set_num_threads(bad)
+    except (RuntimeError, TypeError):
+        continue
+    raise AssertionError(bad)
+print(kernels.num_threads())
+"""
+    assert run(code) == "3"
+
+
 def test_forked_children_have_a_pool_of_their_own():
     code = """
 import os
