@@ -110,7 +110,8 @@ void ProcessGroupNeuron::Call::Submit(std::function<void(const Round&)> body) {
     try {
       if (const std::string broken = shared->Broken(); !broken.empty())
         NEURON_THROW(kFailedExecution, broken);
-      body({shared->segment, description, std::chrono::steady_clock::now() + timeout});
+      body({shared->segment, description, std::chrono::steady_clock::now() + timeout,
+            shared->hosts.count() > 1 ? &shared->hosts : nullptr});
       outcome->Finish();
     } catch (const std::exception& error) {
       shared->Break(error.what());

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "distributed/collectives_hosts.h"
 #include "support/error.h"
 
 namespace neuron::distributed {
@@ -57,12 +58,21 @@ void ReduceInParts(const Round& round, const Reducer& reducer, char* out, int64_
 
 }  // namespace
 
+void CheckSent(const Round& round, int from, int to, int64_t sent, int64_t expected) {
+  if (sent == expected) return;
+  NEURON_THROW(kInvalidArgument, round.description.collective, " number ",
+               round.description.sequence, ": rank ", from, " sends ", sent, " bytes to rank ", to,
+               ", which expects ", expected);
+}
+
 void Barrier(const Round& round) {
+  if (round.hosts != nullptr) return across::Barrier(round);
   round.segment.Begin();
   Exchange(round, true);
 }
 
 void AllReduce(const Round& round, const Reducer& reducer, char* data, int64_t elements, int root) {
+  if (round.hosts != nullptr) return across::AllReduce(round, reducer, data, elements, root);
   Segment& segment = round.segment;
   const auto size = static_cast<int64_t>(c10::elementSize(reducer.dtype));
   ForPieces(elements, kBufferBytes / size, [&](int64_t offset, int64_t n, bool first) {
@@ -80,6 +90,7 @@ void AllReduce(const Round& round, const Reducer& reducer, char* data, int64_t e
 
 void ReduceScatter(const Round& round, const Reducer& reducer, const char* in, char* out,
                    int64_t elements) {
+  if (round.hosts != nullptr) return across::ReduceScatter(round, reducer, in, out, elements);
   Segment& segment = round.segment;
   const auto size = static_cast<int64_t>(c10::elementSize(reducer.dtype));
   const int64_t most = kBufferBytes / size / segment.size();
@@ -95,6 +106,7 @@ void ReduceScatter(const Round& round, const Reducer& reducer, const char* in, c
 }
 
 void AllGather(const Round& round, const char* in, char* out, int64_t bytes, int root) {
+  if (round.hosts != nullptr) return across::AllGather(round, in, out, bytes, root);
   Segment& segment = round.segment;
   ForPieces(bytes, kBufferBytes, [&](int64_t offset, int64_t n, bool first) {
     segment.Begin();
@@ -106,6 +118,7 @@ void AllGather(const Round& round, const char* in, char* out, int64_t bytes, int
 }
 
 void Broadcast(const Round& round, char* data, int64_t bytes, int root) {
+  if (round.hosts != nullptr) return across::Broadcast(round, data, bytes, root);
   Segment& segment = round.segment;
   ForPieces(bytes, kBufferBytes, [&](int64_t offset, int64_t n, bool first) {
     segment.Begin();
@@ -116,6 +129,7 @@ void Broadcast(const Round& round, char* data, int64_t bytes, int root) {
 }
 
 void Scatter(const Round& round, const char* in, char* out, int64_t bytes, int root) {
+  if (round.hosts != nullptr) return across::Scatter(round, in, out, bytes, root);
   Segment& segment = round.segment;
   ForPieces(bytes, kBufferBytes / segment.size(), [&](int64_t offset, int64_t n, bool first) {
     segment.Begin();
@@ -130,6 +144,7 @@ void Scatter(const Round& round, const char* in, char* out, int64_t bytes, int r
 
 void AllToAll(const Round& round, const char* in, std::span<const int64_t> in_bytes, char* out,
               std::span<const int64_t> out_bytes) {
+  if (round.hosts != nullptr) return across::AllToAll(round, in, in_bytes, out, out_bytes);
   Segment& segment = round.segment;
   const int size = segment.size(), rank = segment.rank();
   const int64_t slot = kBufferBytes / size;
@@ -144,11 +159,7 @@ void AllToAll(const Round& round, const char* in, std::span<const int64_t> in_by
     std::memcpy(sends.data(), segment.Buffer(r), sends.size() * sizeof(int64_t));
     longest = std::max(longest, *std::max_element(sends.begin(), sends.end()));
     const int64_t sent = sends[static_cast<size_t>(rank)];
-    if (sent != out_bytes[static_cast<size_t>(r)]) {
-      NEURON_THROW(kInvalidArgument, round.description.collective, " number ",
-                   round.description.sequence, ": rank ", r, " sends ", sent, " bytes to rank ",
-                   rank, ", which expects ", out_bytes[static_cast<size_t>(r)]);
-    }
+    CheckSent(round, r, rank, sent, out_bytes[static_cast<size_t>(r)]);
   }
   ForPieces(longest, slot, [&](int64_t offset, int64_t n, bool) {
     const auto part = [&](int64_t total) { return std::clamp<int64_t>(total - offset, 0, n); };

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "distributed/hosts.h"
 #include "distributed/reduce.h"
 #include "distributed/segment.h"
 
@@ -18,6 +19,7 @@ struct Round {
   Segment& segment;
   const Description& description;
   std::chrono::steady_clock::time_point deadline;
+  const Hosts* hosts = nullptr;  // if the group spans several; the segment is this host's
 };
 
 struct Reducer {
@@ -45,5 +47,7 @@ void Scatter(const Round& round, const char* in, char* out, int64_t bytes, int r
 // peer sends another number of bytes than this rank expects.
 void AllToAll(const Round& round, const char* in, std::span<const int64_t> in_bytes, char* out,
               std::span<const int64_t> out_bytes);
+// Throws as AllToAll: `sent` is what `from` sends to `to`.
+void CheckSent(const Round& round, int from, int to, int64_t sent, int64_t expected);
 
 }  // namespace neuron::distributed

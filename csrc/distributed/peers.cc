@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "support/error.h"
 
@@ -19,6 +20,9 @@ struct Peers::State {
 };
 
 size_t Peers::Bytes(int size) { return static_cast<size_t>(size) * sizeof(State); }
+
+Peers::Peers(int rank, std::vector<int> group_ranks, char* memory)
+    : rank_(rank), group_ranks_(std::move(group_ranks)), memory_(memory) {}
 
 Peers::State& Peers::Of(int rank) const { return reinterpret_cast<State*>(memory_)[rank]; }
 
@@ -48,12 +52,12 @@ bool Peers::Failed(int peer) const {
 std::optional<std::string> Peers::Trouble(int peer) const {
   const State& state = Of(peer);
   const uint32_t seen = state.state.load(std::memory_order_acquire);
-  if (seen == State::kFailed) return StrCat("rank ", peer, " failed: ", state.reason);
-  if (seen == State::kLeft) return StrCat("rank ", peer, " has left the group");
+  if (seen == State::kFailed) return StrCat("rank ", GroupRank(peer), " failed: ", state.reason);
+  if (seen == State::kLeft) return StrCat("rank ", GroupRank(peer), " has left the group");
   if (static_cast<size_t>(peer) >= processes_.size()) return std::nullopt;
   pollfd process{processes_[static_cast<size_t>(peer)].get(), POLLIN, 0};
   if (process.fd >= 0 && poll(&process, 1, 0) > 0)
-    return StrCat("the process of rank ", peer, " has ended");
+    return StrCat("the process of rank ", GroupRank(peer), " has ended");
   return std::nullopt;
 }
 

@@ -16,12 +16,14 @@ class Peers {
   // Of the shared memory that it uses.
   static size_t Bytes(int size);
 
-  Peers(int rank, int size, char* memory) : rank_(rank), size_(size), memory_(memory) {}
+  // rank: on this host. group_ranks: what this host's ranks are called in the group and in errors.
+  Peers(int rank, std::vector<int> group_ranks, char* memory);
   // Watches the processes of the group: pids by rank.
   void Watch(const std::vector<int>& pids);
 
   int rank() const { return rank_; }
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(group_ranks_.size()); }
+  int GroupRank(int rank) const { return group_ranks_[static_cast<size_t>(rank)]; }
   // Tells the others that this rank gave up; the first reason stays.
   void Fail(const std::string& reason);
   // Tells the others that this rank will take part in nothing more.
@@ -35,7 +37,8 @@ class Peers {
   struct State;
   State& Of(int rank) const;
 
-  const int rank_, size_;
+  const int rank_;
+  const std::vector<int> group_ranks_;
   char* const memory_;
   std::vector<Fd> processes_;  // pidfds: readable once the process has ended
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
+#include <utility>
 
 #include "aten/device/errors.h"
 #include "distributed/call.h"
@@ -26,10 +28,6 @@ std::string HostIdentity() {
   return boot + " " + space.data();
 }
 
-}  // namespace
-
-namespace {
-
 // In slices, between which signals are handled.
 void WaitForKey(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout) {
   constexpr auto kSlice = std::chrono::milliseconds(500);
@@ -49,41 +47,55 @@ void WaitForKey(c10d::Store& store, const std::string& key, std::chrono::millise
 
 }  // namespace
 
-ProcessGroupNeuron::ProcessGroupNeuron(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                       int size, std::chrono::milliseconds timeout)
-    : Backend(rank, size), timeout_(timeout) {
-  init();
-  aten::Guarded([&] { Connect(*store); });
+std::vector<std::vector<int>> FindHosts(c10d::Store& store, int rank, int size,
+                                        std::chrono::milliseconds timeout) {
+  const auto key = [](int r) { return StrCat("neuron/host/", r); };
+  store.set(key(rank), Bytes(HostIdentity()));
+  std::vector<std::string> names;
+  std::vector<std::vector<int>> hosts;
+  for (int r = 0; r < size; ++r) {
+    WaitForKey(store, key(r), timeout);
+    const std::string name = Text(store.get(key(r)));
+    const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+    if (at == std::ssize(names)) {
+      names.push_back(name);
+      hosts.emplace_back();
+    }
+    hosts[static_cast<size_t>(at)].push_back(r);
+  }
+  return hosts;
 }
 
-void ProcessGroupNeuron::Connect(c10d::Store& store) {
+ProcessGroupNeuron::ProcessGroupNeuron(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                       int size, std::vector<std::vector<int>> hosts,
+                                       c10::intrusive_ptr<c10d::Backend> leaders,
+                                       std::chrono::milliseconds timeout)
+    : Backend(rank, size), timeout_(timeout) {
+  init();
+  aten::Guarded([&] { Connect(*store, Hosts(std::move(hosts), rank, std::move(leaders))); });
+}
+
+void ProcessGroupNeuron::Connect(c10d::Store& store, Hosts hosts) {
   const auto key = [](const char* name, int rank) { return StrCat("neuron/", name, "/", rank); };
-  const std::string host = HostIdentity();
-  store.set(key("host", rank_), Bytes(StrCat(getpid(), " ", host)));
-  std::vector<int> pids;
-  for (int r = 0; r < size_; ++r) {
-    WaitForKey(store, key("host", r), timeout_);
-    const std::string text = Text(store.get(key("host", r)));
-    if (text.substr(text.find(' ') + 1) != host) {
-      NEURON_THROW(kUnsupported, "ranks ", rank_, " and ", r,
-                   " are on different hosts: the backend \"neuron\" does not span hosts yet. Use "
-                   "one group per host and the backend \"gloo\" between them");
-    }
-    pids.push_back(std::stoi(text));
-  }
+  const std::vector<int> ranks = hosts.RanksOf(hosts.own());  // of this host
+  const size_t bytes = Shared::Bytes(static_cast<int>(ranks.size()));
   std::unique_ptr<SharedFile> file;
-  if (rank_ == 0) {
-    file = std::make_unique<SharedFile>(Shared::Bytes(size_));
-    store.set(key("memory", 0), Bytes(file->handle()));
+  if (rank_ == ranks.front()) {
+    file = std::make_unique<SharedFile>(bytes);
+    store.set(key("memory", rank_), Bytes(file->handle()));
   } else {
-    WaitForKey(store, key("memory", 0), timeout_);
-    file = std::make_unique<SharedFile>(Shared::Bytes(size_), Text(store.get(key("memory", 0))));
+    WaitForKey(store, key("memory", ranks.front()), timeout_);
+    file = std::make_unique<SharedFile>(bytes, Text(store.get(key("memory", ranks.front()))));
   }
-  shared_ = std::make_shared<Shared>(rank_, size_, std::move(file));
+  shared_ = std::make_shared<Shared>(std::move(hosts), std::move(file));
+  // Whoever made the memory must not leave before all have opened it.
+  store.set(key("open", rank_), Bytes(std::to_string(getpid())));
+  std::vector<int> pids;
+  for (const int r : ranks) {
+    WaitForKey(store, key("open", r), timeout_);
+    pids.push_back(std::stoi(Text(store.get(key("open", r)))));
+  }
   shared_->peers.Watch(pids);
-  // Rank 0 must not leave before all have opened the memory.
-  store.set(key("open", rank_), Bytes("1"));
-  for (int r = 0; r < size_; ++r) WaitForKey(store, key("open", r), timeout_);
 }
 
 namespace {
@@ -96,11 +108,14 @@ size_t ProcessGroupNeuron::Shared::Bytes(int size) {
   return PagesOf(Peers::Bytes(size)) + PagesOf(Segment::Bytes(size)) + Transfers::Bytes(size);
 }
 
-ProcessGroupNeuron::Shared::Shared(int rank, int size, std::unique_ptr<SharedFile> file)
+ProcessGroupNeuron::Shared::Shared(Hosts group_hosts, std::unique_ptr<SharedFile> file)
     : file_(std::move(file)),
-      peers(rank, size, file_->data()),
-      segment(peers, file_->data() + PagesOf(Peers::Bytes(size))),
-      transfers(peers, file_->data() + PagesOf(Peers::Bytes(size)) + PagesOf(Segment::Bytes(size)),
+      hosts(std::move(group_hosts)),
+      peers(hosts.LocalOf(hosts.rank()), hosts.RanksOf(hosts.own()), file_->data()),
+      segment(peers, file_->data() + PagesOf(Peers::Bytes(peers.size()))),
+      transfers(peers,
+                file_->data() + PagesOf(Peers::Bytes(peers.size())) +
+                    PagesOf(Segment::Bytes(peers.size())),
                 [this](const std::string& reason) {
                   const std::lock_guard lock(mutex_);
                   if (broken_.empty()) broken_ = reason;

@@ -19,12 +19,20 @@
 
 namespace neuron::distributed {
 
+// The ranks of each host, hosts in the order of their first ranks. Every rank calls it once before
+// it makes the group. Throws on a timeout.
+std::vector<std::vector<int>> FindHosts(c10d::Store& store, int rank, int size,
+                                        std::chrono::milliseconds timeout);
+
 // A collective runs on the current stream, an asynchronous one on a stream of the group's own; the
-// collectives of a group never overlap. All ranks must be on one host.
+// collectives of a group never overlap. Between hosts the
+// first ranks of each use `leaders`; messages stay on a host.
 class ProcessGroupNeuron final : public c10d::Backend {
  public:
-  // Blocks until all ranks have come. Throws on a timeout or if they are on several hosts.
+  // Blocks until this host's ranks have come. Throws on a timeout. hosts: of FindHosts. leaders: a
+  // group of the hosts' first ranks in the order of the hosts, null in other ranks or for one host.
   ProcessGroupNeuron(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                     std::vector<std::vector<int>> hosts, c10::intrusive_ptr<c10d::Backend> leaders,
                      std::chrono::milliseconds timeout);
 
   const std::string getBackendName() const override { return "neuron"; }
@@ -82,7 +90,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
   // What the tasks of streams use, which may outlive the group's Python object.
   class Shared {
    public:
-    Shared(int rank, int size, std::unique_ptr<SharedFile> file);
+    Shared(Hosts group_hosts, std::unique_ptr<SharedFile> file);
     ~Shared();
     // The same for all ranks.
     static size_t Bytes(int size);
@@ -97,11 +105,12 @@ class ProcessGroupNeuron final : public c10d::Backend {
     int abort_id_ = -1;
 
    public:
+    const Hosts hosts;
     Peers peers;
     Segment segment;
     Transfers transfers;
   };
-  void Connect(c10d::Store& store);
+  void Connect(c10d::Store& store, Hosts hosts);
   std::chrono::milliseconds TimeoutOr(std::chrono::milliseconds timeout) const {
     return timeout == c10d::kUnsetTimeout ? timeout_ : timeout;
   }

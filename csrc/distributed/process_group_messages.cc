@@ -11,13 +11,21 @@ ProcessGroupNeuron::WorkPtr ProcessGroupNeuron::Transmit(const at::Tensor& tenso
   const char* name = sends ? "send" : "recv";
   TORCH_CHECK_VALUE(peer == kAnySource || (peer >= 0 && peer < size_), name, ": rank ", peer,
                     " is not in the group of ", size_, " ranks");
+  const Hosts& hosts = shared_->hosts;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      hosts.count() == 1 || (peer != kAnySource && hosts.HostOf(peer) == hosts.own()), name,
+      ": messages between hosts (here with ",
+      peer == kAnySource ? "any rank" : StrCat("rank ", peer),
+      ") are not supported by the backend \"neuron\": move the tensors to the CPU and use a group "
+      "of "
+      "the backend \"gloo\"");
   const std::string broken = shared_->Broken();
   TORCH_CHECK_WITH(DistBackendError, broken.empty(), name,
                    ": the process group failed before: ", broken);
   const bool gaps = !tensor.is_contiguous();
   const auto transfer = std::make_shared<Transfer>();
   transfer->sends = sends;
-  transfer->peer = peer;
+  transfer->peer = peer == kAnySource ? peer : hosts.LocalOf(peer);
   transfer->tag = tag;
   transfer->number = sends ? ++sends_ : ++receives_;
   // Without a Python object: the thread that releases it has no interpreter.

@@ -13,6 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPage = 4096;
 
+}  // namespace
+
 std::string Text(const Description& d) {
   if (d.sequence == 0) return "none";
   std::string out = StrCat(d.collective, " number ", d.sequence);
@@ -23,7 +25,12 @@ std::string Text(const Description& d) {
   return out;
 }
 
-}  // namespace
+bool Same(const Description& own, const Description& other) {
+  return std::strcmp(own.collective, other.collective) == 0 &&
+         std::strcmp(own.dtype, other.dtype) == 0 && std::strcmp(own.shape, other.shape) == 0 &&
+         std::strcmp(own.reduction, other.reduction) == 0 && own.sequence == other.sequence &&
+         own.root == other.root && (own.uniform == 0 || own.elements == other.elements);
+}
 
 struct Segment::RankHeader {
   std::atomic<uint32_t> arrived;  // low 32 bits of the step; the futex
@@ -60,7 +67,7 @@ void Segment::WaitForAll(const Description& description, bool compare, Clock::ti
     Compare(peer, description);
     // It had come, and gave up: this rank is not to go on as if the group were whole.
     if (peers_.Failed(peer)) {
-      NEURON_THROW(kFailedExecution, "rank ", rank_, " gives up ", Text(description), ": ",
+      NEURON_THROW(kFailedExecution, "rank ", Name(rank_), " gives up ", Text(description), ": ",
                    *peers_.Trouble(peer));
     }
   }
@@ -79,8 +86,8 @@ void Segment::WaitForRank(int peer, const Description& description, Clock::time_
       CheckPeer(peer, description);
       const auto now = Clock::now();
       if (now >= deadline) {
-        NEURON_THROW(kFailedExecution, "rank ", rank_, " timed out in ", Text(description), ": ",
-                     Missing());
+        NEURON_THROW(kFailedExecution, "rank ", Name(rank_), " timed out in ", Text(description),
+                     ": ", Missing());
       }
       FutexWait(header.arrived, seen, std::min<Clock::duration>(kPeerCheck, deadline - now));
     }
@@ -97,8 +104,8 @@ std::string Segment::Missing() const {
     const RankHeader& header = Header(peer);
     const uint32_t seen = header.arrived.load(std::memory_order_acquire);
     if (peer == rank_ || static_cast<int32_t>(seen - static_cast<uint32_t>(step_)) >= 0) continue;
-    out += StrCat(out.empty() ? "" : "; ", "rank ", peer, " did not come; its last collective is ",
-                  Text(header.description[seen % 2]));
+    out += StrCat(out.empty() ? "" : "; ", "rank ", Name(peer),
+                  " did not come; its last collective is ", Text(header.description[seen % 2]));
   }
   return out;
 }
@@ -109,20 +116,16 @@ void Segment::CheckPeer(int peer, const Description& description) const {
   // It may have come and left while this rank looked.
   if (trouble &&
       Header(peer).arrived.load(std::memory_order_acquire) != static_cast<uint32_t>(step_)) {
-    NEURON_THROW(kFailedExecution, "rank ", rank_, " gives up ", Text(description), ": ", *trouble);
+    NEURON_THROW(kFailedExecution, "rank ", Name(rank_), " gives up ", Text(description), ": ",
+                 *trouble);
   }
 }
 
 void Segment::Compare(int peer, const Description& own) const {
   const Description& other = Header(peer).description[step_ % 2];
-  const bool same =
-      std::strcmp(own.collective, other.collective) == 0 &&
-      std::strcmp(own.dtype, other.dtype) == 0 && std::strcmp(own.shape, other.shape) == 0 &&
-      std::strcmp(own.reduction, other.reduction) == 0 && own.sequence == other.sequence &&
-      own.root == other.root && (own.uniform == 0 || own.elements == other.elements);
-  if (!same) {
-    NEURON_THROW(kFailedExecution, "ranks do not agree: rank ", rank_, " is in ", Text(own),
-                 "; rank ", peer, " is in ", Text(other));
+  if (!Same(own, other)) {
+    NEURON_THROW(kFailedExecution, "ranks do not agree: rank ", Name(rank_), " is in ", Text(own),
+                 "; rank ", Name(peer), " is in ", Text(other));
   }
 }
 

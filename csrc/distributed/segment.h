@@ -23,6 +23,10 @@ struct Description {
   int32_t uniform = 1;       // every rank has the same number of elements
 };
 
+// "all_reduce number 2 of 4 elements of Float, SUM"
+std::string Text(const Description& description);
+bool Same(const Description& own, const Description& other);
+
 // The collectives' part of a group's shared memory. A rank has two buffers, used in turn, and a
 // counter of steps. A step: write own buffer, Arrive, WaitForAll, read the peers' buffers. A rank
 // writes a buffer again two steps later; all peers have arrived at the step between by then, so
@@ -55,6 +59,7 @@ class Segment {
 
  private:
   struct RankHeader;
+  int Name(int rank) const { return peers_.GroupRank(rank); }
   RankHeader& Header(int rank) const;
   // "rank 1 did not come; its last collective is ...", for each that is missing.
   std::string Missing() const;

@@ -238,16 +238,17 @@ bool Transfers::Accept(const Pointer& receive, int source, const Message& messag
   const auto dtype = static_cast<c10::ScalarType>(message.dtype);
   if (dtype == receive->tensor.scalar_type() && message.elements == receive->tensor.numel())
     return true;
-  FailLocked(StrCat("ranks do not agree: rank ", source, " is in send number ", message.number,
-                    " of ", message.elements, " elements of ", c10::toString(dtype), " to rank ",
-                    peers_.rank(), ", tag ", message.tag, "; rank ", peers_.rank(), " is in ",
+  const int own = peers_.GroupRank(peers_.rank());
+  FailLocked(StrCat("ranks do not agree: rank ", peers_.GroupRank(source), " is in send number ",
+                    message.number, " of ", message.elements, " elements of ", c10::toString(dtype),
+                    " to rank ", own, ", tag ", message.tag, "; rank ", own, " is in ",
                     receive->text));
   return false;
 }
 
 void Transfers::Finish(const Pointer& transfer, int source) {
   transfer->tensor = at::Tensor();
-  transfer->outcome->Finish(nullptr, source);
+  transfer->outcome->Finish(nullptr, source == kAnySource ? source : peers_.GroupRank(source));
 }
 
 // Throws nothing: what it finds becomes the failure of the group.
@@ -267,7 +268,7 @@ void Transfers::CheckPending() {
 }
 
 std::string Transfers::TroubleOf(const Transfer& transfer, Clock::time_point now) const {
-  const std::string who = StrCat("rank ", peers_.rank());
+  const std::string who = StrCat("rank ", peers_.GroupRank(peers_.rank()));
   if (const auto own = peers_.Trouble(peers_.rank()))
     return StrCat(who, " gives up ", transfer.text, ": ", *own);
   if (transfer.peer != kAnySource) {
@@ -286,8 +287,8 @@ std::string Transfers::TroubleOf(const Transfer& transfer, Clock::time_point now
   if (now < transfer.deadline) return "";
   if (transfer.peer == kAnySource)
     return StrCat(who, " timed out in ", transfer.text, ": no rank sent to it");
-  return StrCat(who, " timed out in ", transfer.text, ": rank ", transfer.peer, " did not ",
-                transfer.sends ? "receive" : "send");
+  return StrCat(who, " timed out in ", transfer.text, ": rank ", peers_.GroupRank(transfer.peer),
+                " did not ", transfer.sends ? "receive" : "send");
 }
 
 void Transfers::FailLocked(const std::string& reason) {

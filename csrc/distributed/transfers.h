@@ -25,7 +25,7 @@ constexpr int kAnySource = -1;
 // One send or receive of this rank.
 struct Transfer {
   bool sends = false;
-  int peer = kAnySource;  // rank in the group; only a receive may leave it open
+  int peer = kAnySource;  // rank on this host; only a receive may leave it open
   int tag = 0;
   uint64_t number = 0;  // of this rank's sends or receives in the group, from 1
   at::Tensor tensor;    // dense; held until it is done

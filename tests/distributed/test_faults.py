@@ -145,6 +145,7 @@ except RuntimeError as error:
 def test_interrupt_ends_all_ranks(tmp_path: Path) -> None:
     """Ctrl-C reaches ranks that wait for a collective or a message that never comes."""
     code = """
+pair = dist.new_group([0, 1])  # rank 2's end is nothing to it
 dist.barrier()
 x = torch.ones(4, device="neuron")
 print("ready", flush=True)
@@ -152,7 +153,7 @@ if rank == 0:  # neither takes part nor ends
     import time
     time.sleep(100)
 try:
-    dist.all_reduce(x) if rank == 1 else dist.recv(x, 0)
+    dist.all_reduce(x, group=pair) if rank == 1 else dist.recv(x, 0)
     x.cpu()
 except KeyboardInterrupt:
     print("interrupted", flush=True)

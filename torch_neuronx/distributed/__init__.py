@@ -13,13 +13,14 @@ from ..neuron import _device
 from . import monitored
 
 
-def _own_core(rank: int, size: int) -> None:
-    """Makes the local rank the process's device; done by the first group only."""
+def _own_core(ranks: list[int], rank: int) -> None:
+    """Makes the local rank the process's device; done by the first group only. ``ranks``: the
+    host's."""
     if _device.local_world_size is not None:
         return
-    # Without a launcher's variables all ranks are on this host: the backend spans no others.
-    local_rank = int(os.environ.get("LOCAL_RANK", rank))
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    # Without a launcher's variables the group's ranks on this host are all there are.
+    local_rank = int(os.environ.get("LOCAL_RANK", ranks.index(rank)))
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", len(ranks)))
     cores = _runtime.device_count()
     if local_size > cores:
         raise RuntimeError(
@@ -30,10 +31,27 @@ def _own_core(rank: int, size: int) -> None:
     _device.local_world_size = local_size
 
 
+def _leaders(
+    store: dist.Store, hosts: list[list[int]], rank: int, timeout: timedelta
+) -> object | None:
+    """The group of the first ranks of several hosts, if ``rank`` is one of them."""
+    firsts = [ranks[0] for ranks in hosts]
+    if len(hosts) == 1 or rank not in firsts:
+        return None
+    if not dist.is_gloo_available():
+        raise RuntimeError(
+            f"a group of {len(hosts)} hosts needs the backend 'gloo', which this torch lacks"
+        )
+    store = dist.PrefixStore("neuron/leaders", store)
+    return dist.ProcessGroupGloo(store, firsts.index(rank), len(hosts), timeout)
+
+
 def _create(store: dist.Store, rank: int, size: int, timeout: timedelta) -> object:
     """The creator that torch.distributed calls for every group."""
-    _own_core(rank, size)
-    return _C.create_process_group(store, rank, size, timeout)
+    hosts = _C.find_hosts(store, rank, size, timeout)
+    _own_core(next(ranks for ranks in hosts if rank in ranks), rank)
+    leaders = _leaders(store, hosts, rank, timeout)
+    return _C.create_process_group(store, rank, size, hosts, leaders, timeout)
 
 
 def register() -> None:
